@@ -4,7 +4,7 @@
 
 # Each target installs what it needs. Debian 12, Debian 13 or Ubuntu 24.04 needs only make and git.
 .DEFAULT_GOAL := help
-.PHONY: help setup check test test-all test-hardware release-check mutants site site-down docs bench clean
+.PHONY: help setup check test test-all test-hardware release-check mutants breakages site site-down docs bench clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -24,7 +24,7 @@ check: setup ## the quick checks, for daily work (STEPS="unit mypy": only these)
 test: setup ## all checks, including a complete cluster (STEPS="unit molecule": only these and what they need)
 	@.venv/bin/python tests/setup/run_checks.py $(STEPS)
 
-test-all: setup ## all of make test, plus the tests marked thorough and the mutants; takes hours (RESUME=1: continue)
+test-all: setup ## all of make test, the tests marked thorough, mutants and breakages; takes hours (RESUME=1: continue)
 	@.venv/bin/python tests/setup/run_checks.py --all $(if $(RESUME),--resume) $(STEPS)
 
 test-hardware: setup ## the tests on an emulated machine with NVMe disks and NUMA nodes
@@ -36,6 +36,9 @@ release-check: setup ## install the previous release, upgrade to this one while 
 
 mutants: setup ## invert each decision of the health checks, and list those that no test detects (ONLY="swap judge")
 	@PYTHONPATH=tests:tests/setup .venv/bin/python -m mutation.health_checks $(ONLY)
+
+breakages: setup ## break what the tables in tests/mutation list, and name what no test detects (ONLY="teardown scratch")
+	@PYTHONPATH=tests:tests/setup .venv/bin/python -m mutation.breaking $(ONLY)
 
 docs: setup ## build the documentation site
 	@tests/setup/docs.sh

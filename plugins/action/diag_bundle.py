@@ -43,14 +43,14 @@ class ActionModule(ActionBase):
         now = time.time()
         stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now))
         path = os.path.join(os.path.abspath(options["path"]), f"hpcai-incident-{stamp}.tar.gz")
-        parts = [_part(host, hostvars, options) for host in dict.fromkeys(options["hosts"])]
-        parts += _unlisted(options["unlisted"], options["pseudonyms"])
+        archives = [_archive_of(host, hostvars, options) for host in dict.fromkeys(options["hosts"])]
+        archives += _unlisted(options["unlisted"], options["pseudonyms"])
         if self._task.check_mode:
             return {"changed": True, "path": path, "machines": {}, "table": []}
         title = "Diagnostics" if options["pseudonyms"] else f"Diagnostics {options['cluster']}".rstrip()
         try:
             os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-            machines = write_incident(parts, path, title, now)
+            machines = write_incident(archives, path, title, now)
         except OSError as error:
             raise AnsibleActionFail(f"path: the archive cannot be written: {error}") from error
         lines = [
@@ -68,7 +68,7 @@ def _unlisted(reasons: Mapping[str, Any], pseudonyms: bool) -> list[NodeArchive]
     return [NodeArchive(name, problem=why, reason=str(reason)) for name, reason in sorted(reasons.items())]
 
 
-def _part(host: str, hostvars: Mapping[str, Any], options: Mapping[str, Any]) -> NodeArchive:
+def _archive_of(host: str, hostvars: Mapping[str, Any], options: Mapping[str, Any]) -> NodeArchive:
     result = registered(hostvars, host, options["variable"])
     made = result if isinstance(result, Mapping) else {}
     fetched = os.path.join(os.path.abspath(options["parts"]), f"{host}.tar.gz")

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Filter: the facts of a VM size."""
+"""Filters: the facts of a VM size, and whether a machine has GPUs."""
 
 from __future__ import annotations
 
@@ -37,9 +37,14 @@ def vm_size(
         raise AnsibleFilterError(str(error)) from error
 
 
+def has_gpus(name: str | None, vm_sizes: Mapping[str, Mapping[str, Any]] | None = None) -> bool:
+    """Return whether a machine of this VM size has GPUs: true without a name, false for a size that is not known."""
+    return name is None or bool(vm_size(name, vm_sizes, unknown={}).get("gpu_count"))
+
+
 class FilterModule:
     """Registers the filters in Ansible."""
 
     def filters(self) -> dict[str, Callable[..., Any]]:
         """Return the filters by their names."""
-        return {"vm_size": vm_size}
+        return {"has_gpus": has_gpus, "vm_size": vm_size}

@@ -5,8 +5,9 @@
 
 For each size, a simulated cluster of real systemd nodes is started and converged. Then there are rounds with two
 contenders: site.yml, and as a lower bound a playbook that pings each host as often as site.yml runs a module there,
-with the same inventory. Everything is on one machine, including the nodes, so only the ratios and the growth are
-meaningful, not the seconds.
+with the same inventory. Everything is on one machine, including the nodes, so only the ratios, the growth and the bytes
+are meaningful, not the seconds. The bytes are those that this machine exchanged with the nodes: ssh, and their requests
+to the simulator.
 
 Run it with `tests/benchmarks/run.sh site_run` on an idle machine, with root or sudo.
 """
@@ -35,6 +36,8 @@ from simulated.cluster import REPOSITORY, Cluster, program
 from simulated.own_cluster import simulator
 
 NAME, PORT, NETWORK = "bench", 8590, "10.88.0.0/24"
+CONTROLLER = "10.88.0.4"
+INTERFACES = Path("/sys/class/net")
 SITE, FLOOR = "site.yml", "as many pings"
 COMPUTE = "compute000000"
 ALL = "hpcai_controller:hpcai_login:hpcai_compute"
@@ -87,14 +90,24 @@ def _rounds(nodes: int, repeat: int, folder: Path, inventory: Path, environment:
     costs = Path(environment["HPCAI_TASK_COSTS"])
     floor = folder / "floor.yml"
     counts: dict[str, Any] = {}
+    sent: list[int] = []
     for number in range(1, repeat + 1):
         _say(f"{nodes} nodes, round {number} of {repeat}")
         costs.unlink(missing_ok=True)
+        before = traffic_to(CONTROLLER)
         samples[SITE].append(measure(_play("playbooks/site.yml", inventory), environment, folder))
+        sent.append(traffic_to(CONTROLLER) - before)
         counts = _count(costs)
         floor.write_text(_pings(counts["modules"]), encoding="utf-8")
         samples[FLOOR].append(measure(_play(str(floor), inventory), environment, folder))
-    return {"samples": samples, **counts}
+    return {"samples": samples, "bytes": statistics.median(sent), **counts}
+
+
+def traffic_to(address: str) -> int:
+    """The bytes that this machine's interface to an address has received and sent so far."""
+    route = subprocess.run(["ip", "-json", "route", "get", address], capture_output=True, text=True, check=True)
+    counters = INTERFACES / json.loads(route.stdout)[0]["dev"] / "statistics"
+    return sum(int((counters / name).read_text(encoding="ascii")) for name in ("rx_bytes", "tx_bytes"))
 
 
 def _count(costs: Path) -> dict[str, Any]:
@@ -165,14 +178,15 @@ def _cluster(nodes: int, folder: Path) -> Iterator[Cluster]:
 
 def _table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     lines = [
-        "| nodes | converging s | no change: wall s | a node | CPU s of Ansible | pings: wall s | ratio | tasks |",
-        "|--:|--:|--:|--:|--:|--:|--:|--:|",
+        "| nodes | converging s | no change: wall s | a node | CPU s of Ansible | pings: wall s | ratio | tasks | MB |",
+        "|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
     ]
     for row in rows:
         wall, floor = _median(row, SITE, "wall"), _median(row, FLOOR, "wall")
         lines.append(
             f"| {row['nodes']} | {row['converging']:.1f} | {wall:.1f} | {wall / row['nodes']:.2f} | "
-            f"{_median(row, SITE, 'cpu'):.1f} | {floor:.1f} | {wall / floor:.2f} | {row['tasks']} |"
+            f"{_median(row, SITE, 'cpu'):.1f} | {floor:.1f} | {wall / floor:.2f} | {row['tasks']} | "
+            f"{row['bytes'] / 1e6:.2f} |"
         )
     last = rows[-1]
     parts = [f"{role} {count} ({last['seconds'][role]:.1f} s)" for role, count in sorted(last["roles"].items())]

@@ -90,12 +90,14 @@ class Portal:
         self.fill("#password_input", password)
         self.click("#login_submit")
 
-    def start(self, hours: str = "1", partition: str = "", **fields: str) -> None:
-        """Fill in the form, and ask for a notebook. Without a partition, the form's first one stays."""
+    def start(self, hours: str = "1", partition: str = "", container: str = "", **fields: str) -> None:
+        """Fill in the form, and ask for a notebook. Without a partition or container, the form's first one stays."""
         self.open("/hub/spawn")
         self.page.wait("document.querySelector('#hours') !== null")
         if partition:
             self.choose("#partition", partition)
+        if container:
+            self.choose("#container", container)
         self.fill("#hours", hours)
         for name, value in fields.items():
             self.fill(f"#{name}", value)
@@ -160,13 +162,16 @@ class Portal:
                 if time.monotonic() > deadline:
                     raise
 
-    def run_cell(self, code: str, ends_with: str) -> str:
-        """Open a notebook from the launcher, run a cell, and return what it prints up to a mark."""
+    def run_cell(self, code: str, ends_with: str, kernel_s: float = 90) -> str:
+        """Open a notebook from the launcher, run a cell, and return what it prints up to a mark.
+
+        :param kernel_s: time limit for the start of the kernel.
+        """
         self.click_until(
             ".jp-LauncherCard[data-category=Notebook]", "document.querySelector('.jp-NotebookPanel') !== null", 15
         )
         # Until the kernel answers, JupyterLab moves the focus.
-        self.page.wait("document.querySelector('.jp-Notebook-ExecutionIndicator')?.dataset.status === 'idle'", 90)
+        self.page.wait("document.querySelector('.jp-Notebook-ExecutionIndicator')?.dataset.status === 'idle'", kernel_s)
         editor = ".jp-Notebook .cm-content"
         self._focus(editor)
         self.page.type(code)

@@ -16,20 +16,13 @@ from typing import Any
 
 import pytest
 
-from simulated.cluster import REPOSITORY, Cluster, Recap
+from simulated.cluster import Cluster, Recap
 from simulated.node import Node, wait_for
-from simulated.own_cluster import simulated
+from simulated.own_cluster import IMAGE_FILES, simulated
 
 NAME, PORT, NETWORK = "benchmarks", 8484, "10.69.0.0/24"
 CONTROLLER = "10.69.0.4"
 NODES = ("0", "3")
-# The same files as in the scenario "cluster", so that the image is the same.
-BEEGFS = str(REPOSITORY / ".cache/beegfs")
-FILES = {
-    "HPCAI_ENROOT_FILES": str(REPOSITORY / ".cache/enroot_pyxis"),
-    "HPCAI_BEEGFS_FILES": BEEGFS,
-    "HPCAI_AZCOPY_FILES": str(REPOSITORY / ".cache/azcopy"),
-}
 PROGRAMS = "fio netpipe-openmpi hpcc"
 SMALL = ["--set", "folder=/tmp", "--set", "size=16M", "--set", "seconds=2", "--set", "jobs=1", "--set", "direct=0"]
 """fio on the node's small disk, which may not support direct I/O."""
@@ -38,7 +31,7 @@ SMALL = ["--set", "folder=/tmp", "--set", "size=16M", "--set", "seconds=2", "--s
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
     """A controller and two compute nodes."""
-    with simulated(NAME, PORT, NETWORK, **FILES) as made:
+    with simulated(NAME, PORT, NETWORK, **IMAGE_FILES) as made:
         yield made
 
 
@@ -46,7 +39,7 @@ def cluster() -> Iterator[Cluster]:
 def source(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The inventory of this cluster, configured by site.yml, with the programs on its nodes."""
     made = cluster.write_inventory(tmp_path_factory.mktemp("benchmarks"))
-    run = cluster.playbook("playbooks/site.yml", made, HPCAI_BEEGFS_FILES=BEEGFS)
+    run = cluster.playbook("playbooks/site.yml", made, HPCAI_BEEGFS_FILES=IMAGE_FILES["HPCAI_BEEGFS_FILES"])
     assert run.rc == 0, run.output
     install = f"DEBIAN_FRONTEND=noninteractive apt-get -qy install --no-install-recommends {PROGRAMS}"
     for number in NODES:

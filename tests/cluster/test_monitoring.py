@@ -43,7 +43,6 @@ VARIABLES: dict[str, Any] = {
     **({} if suite() == OLDEST else {"monitoring_teams": "http://127.0.0.1:9999/teams"}),
     "slurm_accounting": True,
     "slurm_conf": {"SlurmdTimeout": 20},
-    "health_checks_goodput": {"days": 1, "metrics": "/var/lib/prometheus/node-exporter"},
 }
 PASSWORD = "/etc/hpcai/monitoring/alertmanager.password"
 NOTICED_S, MENDED_S = 300, 480

@@ -23,7 +23,8 @@ from simulated.slurm_keys import compare_slurm_conf
 from simulated.training_job import TwoNodes, check_restarted, killed, uninterrupted
 from simulator.suite import OLDEST, VARIABLE
 
-NAME, PORT, NETWORK, CONTROLLER = "oldest", 8494, "10.75.0.0/24", "10.75.0.4"
+NAME, PORT, NETWORK = "oldest", 8494, "10.75.0.0/24"
+CONTROLLER, NODES = "10.75.0.4", ("10.75.0.5", "10.75.0.6")
 
 
 @pytest.fixture(scope="module")
@@ -78,13 +79,30 @@ def test_a_second_run_changes_nothing(oldest: Cluster, source: Path, converged: 
     assert again.changed == 0, again.output
 
 
-def test_a_training_whose_rank_was_killed_ends_with_the_loss_of_an_uninterrupted_one(
-    oldest: Cluster, source: Path, converged: Recap
-) -> None:
-    packages = frameworks.packages()
+@pytest.fixture(scope="module")
+def trainers(oldest: Cluster, source: Path, converged: Recap) -> Recap:
+    """A run of site.yml that adds the role training."""
     run = oldest.site(source, "--tags", "training", "-e", "hpcai_training=true")
     assert run.rc == 0, run.output
-    place = TwoNodes(oldest, CONTROLLER, ("10.75.0.5", "10.75.0.6"))
+    return run
+
+
+@pytest.mark.usefixtures("trainers")
+def test_the_recipes_and_trainers_belong_to_root(oldest: Cluster) -> None:
+    """Unlike a training, this needs no PyTorch."""
+    for address in (CONTROLLER, *NODES):
+        host = oldest.host(address)
+        recipe, trainer = (
+            host.file(f"/usr/share/hpcai/training/{name}") for name in ("recipes/bert-ddp", "trainers/bert_ddp.py")
+        )
+        assert (recipe.is_directory, recipe.user, oct(recipe.mode)) == (True, "root", "0o755")
+        assert (trainer.is_file, trainer.user, oct(trainer.mode)) == (True, "root", "0o644")
+
+
+@pytest.mark.usefixtures("trainers")
+def test_a_training_whose_rank_was_killed_ends_with_the_loss_of_an_uninterrupted_one(oldest: Cluster) -> None:
+    packages = frameworks.packages()
+    place = TwoNodes(oldest, CONTROLLER, NODES)
     place.prepare(packages)
     job = killed(place, "bert-ddp", "bert_ddp.py")
     check_restarted(job, uninterrupted(place, "bert-ddp"))

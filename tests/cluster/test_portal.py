@@ -23,20 +23,13 @@ from stand_ins.blob.certificate import Certificate, certificate_for
 
 from simulated.cluster import Cluster, Recap
 from simulated.node import wait_for
-from simulated.portal_files import portal_files
 from simulated.queue import cancels_jobs_of_failed_tests, jobs, no_jobs
-from simulator.suite import suite
 
 from .conftest import simulated
+from .portal_cluster import FOLDERS, HASHES, PASSWORDS, USERS, archives, use_notebook
 
 NAME, PORT, NETWORK = "portal", 8504, "10.63.0.0/24"
 CONTROLLER, LOGIN, NODE = "10.63.0.4", "10.63.0.5", "10.63.0.6"
-PASSWORDS = {"alice": "wonderland", "bob": "builder"}
-# Of these passwords, with "openssl passwd -6".
-HASHES = {
-    "alice": "$6$portaltest$I8xGDfd1pVzFIiImvg97Yrqq.bbDxk1R6SsbUi8mdABM3DZI.s.os0VjHJB7LQNb..oTYRi6rx3lg.FiY6W/S0",
-    "bob": "$6$portaltest$ka.7ibY90EKzAMu5ZX36L65uUQ310BqGohxmfGPqGjt41y6NjgsVetjU5LLs8WSikk87yyPq19xSQ2dM27rjP.",
-}
 SETTINGS: dict[str, Any] = {
     "hpcai_portal": True,
     "portal_operators": ["bob"],
@@ -45,9 +38,7 @@ SETTINGS: dict[str, Any] = {
     "slurm_partitions": {"short": {"Nodes": "compute-0", "MaxTime": 60}},
     "slurm_node_conf": {"Standard_ND96asr_v4": {"Gres": "gpu:2"}},
     "slurm_gres": {"Standard_ND96asr_v4": {"Name": "gpu", "File": "/dev/stand-in-gpu[0-1]"}},
-    "slurm_users": [
-        {"name": name, "uid": uid, "password_hash": HASHES[name]} for name, uid in (("alice", 4001), ("bob", 4002))
-    ],
+    "slurm_users": USERS,
 }
 CELL = "import getpass as g, os; print(os.uname().nodename, os.environ['SLURM_JOB_ID'], g.getuser(), 'END'.lower())"
 
@@ -77,11 +68,9 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
 
 @pytest.fixture(scope="module")
 def settings(certificate: Certificate, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The portal's settings, with archives for nodes without access to package registries."""
-    python = {"trixie": "3.13", "bookworm": "3.11"}[suite()]
+    """The portal's settings."""
     given = {"portal_certificate": str(certificate.public), "portal_certificate_key": str(certificate.key)}
-    files = portal_files(python, tmp_path_factory.mktemp("files"))
-    return json.dumps({**SETTINGS, **given, "portal_files": str(files)})
+    return json.dumps({**SETTINGS, **given, "portal_files": str(archives(tmp_path_factory.mktemp("files")))})
 
 
 @pytest.fixture(scope="module")
@@ -98,15 +87,6 @@ def portal(converged: Recap) -> Iterator[Portal]:
     assert converged
     with chromium.browser() as page:
         yield Portal(page, f"https://{LOGIN}").prepare()
-
-
-def started(portal: Portal, user: str = "alice", hours: str = "1") -> None:
-    """Log in, and wait for a notebook; one that runs already is used again."""
-    portal.log_in(user, PASSWORDS[user])
-    portal.page.wait("location.pathname !== '/hub/login'")
-    if not portal.at().startswith("/user/"):
-        portal.start(hours)
-    portal.wait_for_lab()
 
 
 def port_of_notebook(cluster: Cluster) -> int:
@@ -128,13 +108,12 @@ def test_a_notebook_runs_as_its_user_in_a_job_and_is_cleaned_up(portal: Portal, 
     host = cluster.ssh(NODE, "hostname").strip()
     assert f"{host} {number} alice end" in portal.run_cell(CELL, f"{number} alice end")
     portal.keep("notebook")
-    folders = "sudo sh -c 'ls -d /tmp/hpcai-notebook-* /scratch/job_tmp/*/*/hpcai-notebook-*' 2>/dev/null"
-    (folder,) = cluster.ssh(NODE, folders, check=False).split()
+    (folder,) = cluster.ssh(NODE, FOLDERS, check=False).split()
     assert cluster.ssh(NODE, f"sudo stat --format='%a %U' {folder}").split() == ["700", "alice"]
     portal.stop()
     portal.keep("stopped")
     no_jobs(cluster, CONTROLLER)
-    assert not cluster.ssh(NODE, folders, check=False)
+    assert not cluster.ssh(NODE, FOLDERS, check=False)
     wait_for(lambda: not cluster.ssh(NODE, "pgrep --uid alice", check=False), 60, lambda: "alice has processes")
 
 
@@ -177,7 +156,7 @@ def test_another_users_token_opens_no_notebook(portal: Portal, cluster: Cluster,
         portal.log_in(user, PASSWORDS[user])
         portal.page.wait("location.pathname !== '/hub/login'")
         tokens[user] = portal.token()
-    started(portal)
+    use_notebook(portal)
     contents = "/user/alice/api/contents"
     # The proxy has the given certificate, which is the only trusted one here.
     assert portal.status(certificate.public, contents, tokens["alice"]) == 200
@@ -196,7 +175,7 @@ def test_another_users_token_opens_no_notebook(portal: Portal, cluster: Cluster,
 
 
 def test_another_user_cannot_use_a_notebook(portal: Portal, cluster: Cluster) -> None:
-    started(portal)
+    use_notebook(portal)
     port = port_of_notebook(cluster)
     portal.log_in("bob", PASSWORDS["bob"])
     portal.wait_for("Partition")
@@ -216,7 +195,7 @@ def test_another_user_cannot_use_a_notebook(portal: Portal, cluster: Cluster) ->
 
 
 def test_a_notebook_cannot_change_its_spawner(portal: Portal, cluster: Cluster) -> None:
-    started(portal)
+    use_notebook(portal)
     (number,) = [job[1] for job in jobs(cluster, CONTROLLER)]
     # What a user can do with the token in the own notebook.
     post = (
@@ -234,7 +213,7 @@ def test_a_notebook_cannot_change_its_spawner(portal: Portal, cluster: Cluster) 
         ["/hpcai/notebook", {"job_id": "1", "ip": "127.0.0.1"}],
         ["/hpcai/notebook", []],
     ]
-    pid = cluster.ssh(NODE, "pgrep --uid alice --newest --full jupyterhub-singleuser").split()[0]
+    pid = cluster.ssh(NODE, "pgrep --uid alice --newest --full hpcai_portal.singleuser").split()[0]
     answers = cluster.ssh(
         NODE, f"sudo -u alice python3 -c {shlex.quote(post)} {pid} {shlex.quote(json.dumps(tries))}"
     ).split()
@@ -266,7 +245,7 @@ def test_the_form_refuses_what_no_browser_sends(portal: Portal, cluster: Cluster
 
 
 def test_users_see_that_their_job_has_ended(portal: Portal, cluster: Cluster) -> None:
-    started(portal)
+    use_notebook(portal)
     (number,) = [job[1] for job in jobs(cluster, CONTROLLER) if job[0] == "alice"]
     cluster.ssh(CONTROLLER, f"sudo scancel {number}")
     no_jobs(cluster, CONTROLLER)
@@ -281,7 +260,7 @@ def test_users_see_that_their_job_has_ended(portal: Portal, cluster: Cluster) ->
 
 
 def test_a_notebook_survives_a_killed_proxy_and_users_see_that_it_is_away(portal: Portal, cluster: Cluster) -> None:
-    started(portal)
+    use_notebook(portal)
     before = jobs(cluster, CONTROLLER)
     # systemd starts a killed proxy after two seconds, but not a stopped one.
     cluster.ssh(LOGIN, "sudo systemctl stop hpcai-portal-proxy")
@@ -298,7 +277,7 @@ def test_a_notebook_survives_a_killed_proxy_and_users_see_that_it_is_away(portal
 
 
 def test_a_notebook_works_while_the_hub_is_away_and_after_it(portal: Portal, cluster: Cluster) -> None:
-    started(portal)
+    use_notebook(portal)
     before = jobs(cluster, CONTROLLER)
     cluster.ssh(LOGIN, "sudo systemctl stop hpcai-portal")
     try:
@@ -316,7 +295,7 @@ def test_a_notebook_works_while_the_hub_is_away_and_after_it(portal: Portal, clu
 
 
 def test_users_see_that_the_controller_is_away_and_notebooks_continue(portal: Portal, cluster: Cluster) -> None:
-    started(portal)
+    use_notebook(portal)
     before = [job[:2] for job in jobs(cluster, CONTROLLER)]
     cluster.ssh(CONTROLLER, "sudo systemctl stop slurmctld")
     try:

@@ -28,7 +28,7 @@ from simulated.portal_files import portal_files
 from simulated.queue import jobs, no_jobs
 from simulator.suite import OLDEST, suite
 
-from .test_portal import HASHES, PASSWORDS
+from .portal_cluster import PASSWORDS, USERS
 
 NAME, PORT, NETWORK = "slurm-web", 8508, "10.59.0.0/24"
 CONTROLLER, LOGIN, NODE = "10.59.0.4", "10.59.0.5", "10.59.0.6"
@@ -44,9 +44,7 @@ SETTINGS: dict[str, Any] = {
     "slurm_restd": True,
     "slurm_restd_port": 6820,
     "portal_slurm_web_groups": ["bob"],
-    "slurm_users": [
-        {"name": name, "uid": uid, "password_hash": HASHES[name]} for name, uid in (("alice", 4001), ("bob", 4002))
-    ],
+    "slurm_users": USERS,
 }
 
 

@@ -19,10 +19,12 @@ import pytest
 from simulated.cluster import Cluster, Recap
 from simulated.node import admin, send
 from simulated.own_cluster import simulated
+from simulated.slurm_rest import rest, token_of
 from simulator.backends.containers import apt_sources, base_image, images
 
 NAME, PORT, NETWORK, CONTROLLER = "upgrade", 8498, "10.73.0.0/24", "10.73.0.4"
 PLAYBOOK = "playbooks/upgrade_slurm.yml"
+REST = ("-e", '{"slurm_restd": true, "slurm_restd_port": 6820}')
 CONFIRM = ("-e", "upgrade_slurm_confirm=true")
 SUITE_OF = {"22.05": "bookworm", "23.11": "noble", "24.11": "trixie"}
 """Releases of Slurm, and the suite of Debian or Ubuntu that has each."""
@@ -105,18 +107,22 @@ class Site:
 
     def configure(self, release: str) -> Recap:
         """Run site.yml."""
-        return self.cluster.site(self.source, "-e", f"slurm_version='{release}'")
+        return self.cluster.site(self.source, "-e", f"slurm_version='{release}'", *REST)
 
     def upgrade(self, release: str, *arguments: str, libraries: bool = True) -> Recap:
         """Run the playbook."""
         self.offer(release, libraries)
         return self.cluster.playbook(
-            PLAYBOOK, self.source, "-e", f"slurm_version='{release}'", "-e", "upgrade_slurm_batch=1", *arguments
+            PLAYBOOK, self.source, "-e", f"slurm_version='{release}'", "-e", "upgrade_slurm_batch=1", *REST, *arguments
         )
+
+    def rest_status(self) -> int:
+        """Return the status of a user's request to slurmrestd."""
+        return rest(CONTROLLER, "/openapi/v3", token_of(self.cluster, CONTROLLER, "alice"))[0]
 
     def versions(self) -> set[str]:
         """Return the releases of the daemons and commands on all nodes of the inventory."""
-        commands = {"ctl": "sudo slurmctld -V; sudo slurmdbd -V", "login": "sinfo --version"}
+        commands = {"ctl": "sudo slurmctld -V; sudo slurmdbd -V; /usr/sbin/slurmrestd -V", "login": "sinfo --version"}
         shown = [
             self.cluster.ssh(address, f"({commands.get(name, 'sudo slurmd -V')}) 2>&1")
             for name, address in self.addresses.items()
@@ -151,6 +157,7 @@ def test_site_installs_the_offered_release(site: Site) -> None:
     run = site.configure("22.05")
     assert run.rc == 0, run.output
     assert site.versions() == {"22.05"}
+    assert site.rest_status() == 200
 
 
 def test_without_confirmation_nothing_changes(site: Site) -> None:
@@ -181,7 +188,7 @@ def test_if_packages_cannot_be_installed_nothing_is_stopped(site: Site) -> None:
     assert run.rc != 0
     assert "libmysqlclient" in run.output
     assert site.versions() == {"22.05"}
-    assert site.cluster.ssh(CONTROLLER, "systemctl is-active slurmdbd slurmctld").split() == ["active", "active"]
+    assert site.cluster.ssh(CONTROLLER, "systemctl is-active slurmdbd slurmctld slurmrestd").split() == ["active"] * 3
 
 
 def test_queue_accounting_and_running_jobs_survive(site: Site) -> None:
@@ -196,6 +203,7 @@ def test_queue_accounting_and_running_jobs_survive(site: Site) -> None:
 
     assert run.rc == 0, run.output
     assert site.versions() == {"23.11"}
+    assert site.rest_status() == 200
     cluster.wait_for_nodes(CONTROLLER, {"compute-0": "idle", "compute-2": "idle"})
     assert site.states(running, queued) == ["COMPLETED", "COMPLETED"]
     output = cluster.ssh(site.addresses["compute_0"], f"cat /var/tmp/{running}.out").split()
@@ -230,6 +238,7 @@ def test_a_second_run_upgrades_the_remaining_node(site: Site) -> None:
     run = site.upgrade("24.11", *CONFIRM)
     assert run.rc == 0, run.output
     assert site.versions() == {"24.11"}
+    assert site.rest_status() == 200
     site.cluster.wait_for_nodes(CONTROLLER, {"compute-0": "idle", "compute-2": "idle"})
     assert len({*site.cluster.run_job(CONTROLLER, "hostname", "--nodes=2").split()}) == 2
 

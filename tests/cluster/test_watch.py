@@ -14,6 +14,7 @@ import json
 import math
 import re
 import shlex
+import sys
 import tarfile
 import time
 from pathlib import Path
@@ -57,7 +58,7 @@ HANGING = """\
 #SBATCH --requeue --open-mode=append --output=watch-%j.log --comment=hpcai:recover
 srun --overlap hpcnode recover watch --limit 15 --start 60 --settle 1 &
 for step in 1 2 3; do hpcnode train progress $step; sleep 1; done
-srun --overlap sleep 900
+srun --overlap python3 -c 'import time; time.sleep(900)'
 """
 SLOW = """\
 #!/bin/bash
@@ -218,13 +219,16 @@ def test_the_ledger_adds_up_and_counts_the_lost_seconds(cluster: Cluster, killed
 
 
 def test_a_hang_is_ended_and_the_job_starts_again(cluster: Cluster, killed: dict[str, Any]) -> None:
+    node = Node.of(cluster, CONTROLLER, "17")
+    node.write("/usr/local/bin/py-spy", (Path(sys.executable).parent / "py-spy").read_bytes(), "755")
     number = submit(cluster, HANGING, "--nodelist=compute-17")
     wait_for(lambda: bool(decisions(cluster, number)), ENDED_S, lambda: (job_of(cluster, number), journal(cluster)))
     assert decisions(cluster, number)[0]["action"] == "requeue"
     assert "the program made no progress and was ended" in decisions(cluster, number)[0]["reason"]
-    log = Node.of(cluster, CONTROLLER, "17").sh(f"cat /home/azureuser/watch-{number}.log")
+    log = node.sh(f"cat /home/azureuser/watch-{number}.log")
     assert "has not changed for" in log
-    assert "stack" in log
+    assert re.search(r"process \d+: Process \d+: \S*python3 -c import time; time.sleep\(900\)", log), log
+    assert "<module> (<string>:1)" in log
     cluster.ssh(CONTROLLER, f"scancel {number}")
 
 

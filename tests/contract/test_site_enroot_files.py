@@ -18,6 +18,7 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
+from stand_ins.debian_package import make_package
 
 SCRIPT = Path(__file__).resolve().parents[1] / "setup/enroot_files.sh"
 ENROOT, PYXIS = "enroot/releases/download/v4.1.2", "pyxis/archive/refs/tags"
@@ -50,7 +51,7 @@ def find(repository: Path, script: str = SCRIPT.name, **environment: str) -> sub
     """Run a copy of a script in another clone."""
     copy = repository / "tests/setup" / script
     copy.parent.mkdir(parents=True, exist_ok=True)
-    for name in sorted({SCRIPT.name, script}):
+    for name in sorted({SCRIPT.name, "has_stand_ins.sh", script}):
         shutil.copy(SCRIPT.with_name(name), copy.with_name(name))
     kept = {name: value for name, value in os.environ.items() if not name.startswith("HPCAI_")}
     return subprocess.run(
@@ -125,6 +126,34 @@ def test_given_files_are_used_and_never_overwritten(tmp_path: Path) -> None:
     for name in (f"{clone}/.cache/enroot_pyxis", f"{clone}/tests/../.cache/enroot_pyxis/"):
         line, files = prepare(clone, HPCAI_ENROOT_FILES=name)
         assert (line, files) == (f"enroot and pyxis: the release files in {clone}/.cache/enroot_pyxis", released)
+
+
+def test_the_summary_of_the_site_says_whether_enroot_and_pyxis_are_real(tmp_path: Path) -> None:
+    def parts(*arguments: str) -> tuple[str, str]:
+        script = str(SCRIPT.with_name("site_parts.sh"))
+        done = subprocess.run([script, *arguments], capture_output=True, text=True, check=True, timeout=60)
+        real, mark, simulated = done.stdout.partition("   Simulated:  ")
+        assert mark
+        return real, simulated
+
+    stand_ins, released = tmp_path / "stand-ins", tmp_path / "released"
+    for folder in (stand_ins, released):
+        folder.mkdir()
+        make_package(folder, "enroot", "4.1.2-1", depends="bash", purpose="Empty.", fill=lambda _root: None)
+    # The release's package has a description of its own.
+    (package_of_release,) = released.iterdir()
+    package_of_release.write_bytes(b"enroot")
+    real, simulated = parts(str(stand_ins))
+    assert "enroot" not in real
+    assert simulated.rstrip().endswith(f" enroot and pyxis are the stand-ins of {stand_ins}.")
+    real, simulated = parts(str(released))
+    assert f", enroot and pyxis of {released}." in real
+    assert "enroot" not in simulated
+    assert not [text for text in parts("") if "enroot" in text]
+    # What `make site` prints at its end.
+    script = SCRIPT.with_name("site.sh").read_text(encoding="utf-8")
+    assert '\n$(tests/setup/site_parts.sh "$HPCAI_ENROOT_FILES")\n' in script
+    assert "Real:" not in script
 
 
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="the stand-ins need a C compiler")

@@ -7,12 +7,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from release.previous import git, previous_commit, version_in
 from simulated.cluster import REPOSITORY, Cluster
 from simulated.own_cluster import simulated
 
@@ -28,18 +28,12 @@ def cluster() -> Iterator[Cluster]:
 
 @pytest.fixture(scope="session")
 def previous(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A clone of the previous release: the commit in HPCAI_PREVIOUS, or the newest tag, or the last release notes."""
-    commit = os.environ.get("HPCAI_PREVIOUS") or git("describe", "--tags", "--abbrev=0", check=False)
-    commit = commit or git("log", "--max-count=1", "--format=%H", "--", "changelogs/changelog.yaml")
+    """A clone of the previous release: the commit in HPCAI_PREVIOUS, or the last one with another version."""
+    commit = os.environ.get("HPCAI_PREVIOUS") or previous_commit(REPOSITORY)
     folder = tmp_path_factory.mktemp("previous") / "clone"
-    git("clone", "--quiet", "--no-hardlinks", str(REPOSITORY), str(folder))
-    git("-C", str(folder), "checkout", "--quiet", commit)
-    print(f"upgrading from {git('-C', str(folder), 'log', '--max-count=1', '--format=%h of %as')}")
+    git(REPOSITORY, "clone", "--quiet", "--no-hardlinks", str(REPOSITORY), str(folder))
+    git(folder, "checkout", "--quiet", commit)
+    before, now = version_in(folder), version_in(REPOSITORY)
+    assert before != now, f"{commit} has version {before} too, so this would test no upgrade"
+    print(f"upgrading from {before}, {git(folder, 'log', '--max-count=1', '--format=%h of %as')}, to {now}")
     return folder
-
-
-def git(*words: str, check: bool = True) -> str:
-    """Run git in this clone."""
-    done = subprocess.run(["git", *words], cwd=REPOSITORY, capture_output=True, text=True, check=False)
-    assert not check or done.returncode == 0, done.stderr
-    return done.stdout.strip()

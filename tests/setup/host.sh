@@ -17,6 +17,7 @@ packages=(
   gcc libc6-dev                                                    # the stand-in for NVML
   qemu-system-x86 qemu-utils e2fsprogs                             # the emulated machine
   udev zsh ksh                                                     # udev rules, and the environment of users' shells
+  sosreport                                                        # what hpcnode diag passes on of its report
 )
 # For the tests of Blob storage: Node.js for Azurite, a library for azcopy. Node.js from elsewhere has its own npm.
 packages+=(libsecret-1-0)

@@ -91,7 +91,7 @@ up() {
     step "3/12 An empty simulated subscription: Azure Resource Manager is a process on loopback, without any machine"
     keep_enroot_files "$given"
     simulator up empty --name "$name" --network 10.77.0.0/24 --backend containers ||
-        failed "starting the simulated subscription" "See the message above and .simulator/$name/simulator.log. If another site has the port, run 'make site-down' in its clone. Here it removes what was started."
+        failed "starting the simulated subscription" "See the message above and .simulator/$name/simulator.log. 'make site' always uses port 8474: end the program that has it. If that is another site, run 'make site-down' in its clone. Here it removes what was started."
     printf '%s' "$HPCAI_ENROOT_FILES" >"$recorded"
     step "4/12 ansible-playbook playbooks/provision.yml -e @$stack: its checks first, then the resources; nodes are systemd containers"
     .venv/bin/ansible-playbook playbooks/provision.yml -i localhost, -e "@$stack" -e "simulator_state=$PWD/.simulator/$name" ||
@@ -136,18 +136,15 @@ up() {
 }
 
 summary() {
-    local controller also="" parts="Slurm, Open MPI, Prometheus"
+    local controller also=""
     if [ -n "$HPCAI_ENROOT_FILES" ]; then
         also=", and another one in a container"
-        parts="$parts, enroot and pyxis of $HPCAI_ENROOT_FILES"
     fi
     controller=$(addresses hpcai_controller)
     cat <<END
 
 == Done in $((SECONDS - began)) s: provision made a cluster in an empty simulated subscription, Slurm runs on it, and a job ran on two of its nodes$also.
-   Real:       the playbooks provision and site, the inventory plugin and the Azure SDK, ssh, systemd, munge, $parts.
-   Simulated:  Azure Resource Manager and instance metadata; the nodes are containers on this machine, without GPUs,
-               InfiniBand or NVMe disks, and with this machine's CPUs instead of a Standard_ND96asr_v4's.
+$(tests/setup/site_parts.sh "$HPCAI_ENROOT_FILES")
    Log in:     ssh ${key[*]} azureuser@$controller sinfo
    Console:    http://127.0.0.1:9090/consoles/hpcai.html     (a page for your browser, through this tunnel:)
                ssh ${key[*]} -N -L 9090:127.0.0.1:9090 azureuser@$controller

@@ -9,17 +9,10 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 folder=$PWD/.cache/enroot_pyxis
-# has_stand_ins: whether the folder has no packages or only those that stand_ins.enroot_pyxis builds.
-has_stand_ins() {
-  local package
-  for package in "$folder"/enroot*.deb; do
-    [ ! -e "$package" ] || [[ $(dpkg-deb --field "$package" Description 2>/dev/null) == "Stand-in for "* ]] || return 1
-  done
-}
 
 # In a Molecule scenario the variable already names this folder. Files that somebody gave stay as they are.
 if [ -n "${HPCAI_ENROOT_FILES-}" ] && [ "$(realpath -m "$HPCAI_ENROOT_FILES")" = "$(realpath -m "$folder")" ]; then
-  has_stand_ins || {
+  tests/setup/has_stand_ins.sh "$folder" || {
     echo "enroot and pyxis: the release files in $folder"
     exit 0
   }
@@ -32,7 +25,7 @@ if [ -n "$given" ]; then
   cp "$given"/enroot*.deb "$given"/*.tar.gz "$folder"
   echo "enroot and pyxis: the release files of $given"
 else
-  has_stand_ins || rm -rf "$folder"
+  tests/setup/has_stand_ins.sh "$folder" || rm -rf "$folder"
   PYTHONPATH=tests .venv/bin/python -m stand_ins.enroot_pyxis "$folder"
   echo "enroot and pyxis: stand-ins, because HPCAI_ENROOT_FILES names no folder with their release files"
 fi

@@ -62,7 +62,7 @@ OLDEST_NODES = "tests/cluster/test_oldest_nodes.py"
 FEATURES = tuple(
     f"tests/cluster/test_{name}.py"
     for name in (
-        *("benchmarks", "monitoring", "portal", "provisioned_site", "readme", "roll"),
+        *("benchmarks", "monitoring", "portal", "portal_jobs", "provisioned_site", "readme", "roll"),
         *("slurm_rest", "slurm_web", "training_recipes", "tutorial", "watch"),
     )
 )
@@ -70,7 +70,9 @@ FEATURES = tuple(
 ELASTIC = ("tests/cluster/test_elastic.py", "tests/cluster/test_elastic_seeds.py")
 ELASTIC_FAULTS = ("tests/cluster/test_elastic_faults.py", "tests/cluster/test_elastic_sets.py")
 # Clusters of `make test-all` that run on the oldest suite too.
-SUITE_DEPENDENT = tuple(f"tests/cluster/test_{name}.py" for name in ("login_node", "slurm_rest", "portal"))
+SUITE_DEPENDENT = tuple(
+    f"tests/cluster/test_{name}.py" for name in ("login_node", "slurm_rest", "portal", "monitoring", "watch")
+)
 # The oldest suite of the nodes.
 OLDEST_SUITE = "bookworm"
 # The folder with the release files of enroot and pyxis, or with stand-ins for them.
@@ -92,7 +94,7 @@ class Step:
     venv: str = ".venv"
     # What `make test-all` runs instead of the command.
     full_command: tuple[str, ...] = ()
-    # Part of `make test` only if one of these changed since the last full run that docs/evidence.md records.
+    # Part of `make test` only if one of these changed since the last full run that docs/evidence.md records as passed.
     watches: tuple[str, ...] = ()
     # Part of `make test-all` only.
     exhaustive: bool = False
@@ -191,7 +193,12 @@ STEPS = (
         watches=("tests/simulator", SIMULATOR),
         limit=1800,
     ),
-    Step("runner", (*PYTEST, *RUNNER), watches=("tests/setup", "tests/mutation", *RUNNER), limit=900),
+    Step(
+        "runner",
+        (*PYTEST, *RUNNER),
+        watches=("tests/setup", "tests/mutation", "tests/release", *RUNNER),
+        limit=900,
+    ),
     # The scenario "cluster" has the same roles; here they run on a node with stand-in GPUs.
     Step(
         "molecule-node",
@@ -222,8 +229,9 @@ STEPS = (
         urgent=True,
         limit=4800,
     ),
-    # Clusters of the oldest suite with what depends most on the release of Slurm and Python: a login node (copies of
-    # slurm.conf, because there is no sackd), slurmrestd, the portal.
+    # Clusters of the oldest suite with what depends most on the release of Slurm, Python and Prometheus: a login node
+    # (copies of slurm.conf, because there is no sackd), slurmrestd, the portal, the monitoring, goodput and recovery.
+    # They take about 20 CPU minutes. CONTRIBUTING.md says why the other clusters are left out.
     clusters("cluster-oldest", *SUITE_DEPENDENT, after=("cluster", "cluster-features"), suite=OLDEST_SUITE),
     # Slurm's power saving differs between releases.
     clusters("elastic-oldest", *ELASTIC, after=("cluster-elastic",), suite=OLDEST_SUITE),
@@ -252,6 +260,15 @@ STEPS = (
         "mutants",
         ("env", "PYTHONPATH=tests:tests/setup", "python", "-m", "mutation.health_checks"),
         exhaustive=True,
+        limit=4800,
+    ),
+    Step(
+        "breakages",
+        ("env", "PYTHONPATH=tests:tests/setup", "python", "-m", "mutation.breaking"),
+        # nft and udevadm. Without them tests are skipped.
+        needs=("venv", "host"),
+        exhaustive=True,
+        shows_last_line=True,
         limit=4800,
     ),
 )

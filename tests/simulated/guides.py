@@ -13,9 +13,9 @@ from pathlib import Path
 FOLDER = Path(__file__).resolve().parents[2] / "docs/docsite/rst"
 
 
-def printed_script(guide: str) -> str:
-    """The first shell script of a guide, such as ``guide_checkpoints``."""
+def printed_script(guide: str, language: str = "bash", number: int = 0) -> str:
+    """A script of a guide, such as ``guide_checkpoints``: the first one in a language, or a later one."""
     text = (FOLDER / f"{guide}.rst").read_text(encoding="utf-8")
-    found = re.search(r"code-block:: bash\n\n((?:    .*\n|\n)+)", text)
-    assert found, guide
-    return textwrap.dedent(found[1])
+    found = re.findall(rf"code-block:: {language}\n\n((?:    .*\n|\n)+)", text)
+    assert len(found) > number, guide
+    return textwrap.dedent(found[number])

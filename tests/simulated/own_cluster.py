@@ -21,6 +21,12 @@ from .cluster import REPOSITORY, Cluster
 FIRST_S = 2400
 """Timeout of a test. The first one bakes the node image, creates three nodes and runs two playbooks on them."""
 
+IMAGE_FILES = {
+    f"HPCAI_{name.upper()}_FILES": str(REPOSITORY / ".cache" / folder)
+    for name, folder in (("enroot", "enroot_pyxis"), ("beegfs", "beegfs"), ("azcopy", "azcopy"))
+}
+"""Variables with which nodes have the image of the scenario "cluster": with enroot, pyxis, BeeGFS and azcopy."""
+
 
 def simulator(*arguments: str, **environment: str) -> None:
     """Run the simulator's command."""

@@ -41,7 +41,8 @@ class Limits:
     accepted: list[str] = field(default_factory=list)
     """Plans whose terms are accepted, as publisher/product/name."""
     permissions: list[dict[str, Any]] = field(default_factory=lambda: [dict(ALL_RIGHTS)])
-    """The rights of whoever has the token, at every scope, in the format of Microsoft.Authorization/permissions."""
+    """The rights of whoever has the token, in the format of Microsoft.Authorization/permissions. One with the key
+    ``scope`` applies to this resource, group or subscription and what is in it, the others everywhere."""
     policies: list[dict[str, Any]] = field(default_factory=list)
     """``{"name": ..., "type": a type that is denied, "path": ..., "value": ...}``. With a dotted path in the resource
     only if that has the value; absent counts as null."""

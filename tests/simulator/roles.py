@@ -46,6 +46,15 @@ def definition(model: Model, azure_id: str) -> dict[str, Any] | None:
     return next((role for role in definitions(model) if role["name"].lower() == wanted), None)
 
 
+def permissions_at(model: Model, scope: str) -> list[dict[str, Any]]:
+    """What whoever has the token may do at a scope."""
+    return [
+        {key: value for key, value in entry.items() if key != "scope"}
+        for entry in model.limits.permissions
+        if "scope" not in entry or f"{scope}/".lower().startswith(f"{entry['scope']}/".lower())
+    ]
+
+
 def allows(permissions: Iterable[Mapping[str, Any]], action: str, kind: str = "actions") -> bool:
     """Whether permissions allow an action. ``kind`` is actions or dataActions."""
     without = {"actions": "notActions", "dataActions": "notDataActions"}[kind]

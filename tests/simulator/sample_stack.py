@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 from typing import Any
 
+from simulator.arm import versions
 from simulator.scenario import SUBSCRIPTION
 from simulator.testing import TEST_KEY
 
@@ -45,7 +46,7 @@ COMPUTE = rid("Microsoft.Compute/virtualMachineScaleSets", "compute")
 
 def resource(kind_: str, name: str, depends: tuple[str, ...] = (), **more: Any) -> dict[str, Any]:
     """A resource of a template."""
-    found: dict[str, Any] = {"type": kind_, "apiVersion": "2024-03-01", "name": name, **more}
+    found: dict[str, Any] = {"type": kind_, "apiVersion": versions.newest(kind_), "name": name, **more}
     if kind_.count("/") == 1 and "Authorization" not in kind_:
         found = {**found, "location": LOCATION, "tags": dict(TAGS)}
     return {**found, "dependsOn": list(depends)} if depends else found

@@ -15,6 +15,7 @@ from requests import Response
 
 from simulator import TOKEN, admin, clients
 from simulator import scenario as scenarios
+from simulator.arm import versions
 from simulator.arm.context import Options
 from simulator.backends import Backend
 from simulator.backends.none import NoneBackend
@@ -142,13 +143,15 @@ class Simulator:
         """Wait until no operation is running."""
         assert self._server.operations.wait(timeout)
 
-    def arm(
-        self, method: str, path: str, body: Any = None, version: str = "2024-03-01", token: str = TOKEN
-    ) -> Response:
-        """Send a request to Resource Manager. A path without a subscription is below the subscription."""
+    def arm(self, method: str, path: str, body: Any = None, version: str = "", token: str = TOKEN) -> Response:
+        """Send a request to Resource Manager, by default in the newest version of the type.
+
+        A path without a subscription is below the subscription.
+        """
         if not path.startswith("/subscriptions/"):
             path = f"/subscriptions/{self.subscription_id}{path}"
         separator = "&" if "?" in path else "?"
+        version = version or versions.newest(versions.type_of(method, path.partition("?")[0]))
         return requests.request(
             method,
             f"{self.endpoint}{path}{separator}api-version={version}",

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import pathlib
 import time
-from typing import Any
+from collections.abc import Callable
 
 from stand_ins.infiniband import put_port
 
@@ -31,6 +31,9 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.health.engine im
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.perform import as_document
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.beeond import layout
 from ansible_collections.hpcai.azure.plugins.module_utils._node.ledger import output
+from ansible_collections.hpcai.azure.plugins.module_utils._node.ledger.accounting import Event, JobRun, Skipped
+from ansible_collections.hpcai.azure.plugins.module_utils._node.ledger.checkpoints import Checkpoint, index_of
+from ansible_collections.hpcai.azure.plugins.module_utils._node.ledger.compute import Sources, compute
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.metrics import slurm
 from ansible_collections.hpcai.azure.plugins.module_utils._node.metrics.progress import Progress
@@ -125,20 +128,27 @@ def answers(faulty: bool) -> slurm.Answers:
 
 
 def goodput(faulty: bool) -> str:
-    """The ledger's text file."""
-    seconds = dict.fromkeys(output.WORDS, 1000.0)
-    seconds.update({"lost": 9000.0} if faulty else {})
-    mtbf = 40_000.0 if faulty else 80_000.0
-    failures = {"by_fault": {"down": {"failures": 3 if faulty else 1}}}
-    data: dict[str, Any] = {
-        "seconds": 86400.0,
-        "buckets": {name: {"node_seconds": value} for name, value in seconds.items()},
-        "runtime_goodput": 0.5 if faulty else 0.9,
-        "lost_by_cause": {"NODE_FAIL": seconds["lost"]},
-        "work": [{"name": "llama", "user": "alice", "ettr": 0.4 if faulty else 0.95}],
-        "reliability": {**failures, "all": {"mtbf_s": mtbf, "mtbf_low_s": mtbf / 3}},
-    }
-    return output.metrics(data, time.time())
+    """The ledger's text file for the last two hours: a training completes, or loses a node and work with it."""
+    now = float(int(time.time()))
+    began, failed = now - 7000, now - 3600
+
+    def run(state: str, start: float, end: float, nodes: str) -> JobRun:
+        return JobRun(50, state, start, start, start, start + 10, end, "0:0", nodes, "compute", "alice", "llama")
+
+    runs = [run("COMPLETED", began, now - 100, "compute-[0-1]")]
+    events = []
+    if faulty:
+        runs = [run("NODE_FAIL", began, failed, "compute-[0-1]"), run("COMPLETED", failed + 90, now - 100, "compute-0")]
+        events = [Event("compute-1", failed - 20, None, "DOWN*", "slurm", "Not responding")]
+
+    def read_runs(_since: float, _until: float, handle: Callable[[JobRun], None]) -> Skipped:
+        for one in runs:
+            handle(one)
+        return Skipped()
+
+    saved = index_of([Checkpoint("000000000010-50.0-w2", failed - 600, "llama")])
+    sources = Sources(("compute-0", "compute-1", "compute-2"), events, read_runs, saved)
+    return output.metrics(output.as_data(compute(sources, now - 7200, now), output.Rates()), now)
 
 
 def elastic(root: Root, faulty: bool) -> str:

@@ -119,3 +119,22 @@ def test_hpcnodes_units_start_at_boot_before_slurmd(controller: Host, computes: 
         assert host.run("systemctl is-failed hpcai-boot.target 'hpcai-*.service'").rc != 0
     for host in computes:
         assert "hpcai-scratch.service" in host.check_output("systemctl show --property=Requires slurmd")
+
+
+def test_all_machines_have_the_settings_of_the_same_cluster(controller: Host, computes: list[Host]) -> None:
+    controllers = set()
+    for host, function in ((controller, "controller"), *((host, "compute") for host in computes)):
+        file = host.file("/etc/hpcai/cluster.json")
+        assert (file.user, oct(file.mode)) == ("root", "0o644")
+        settings = json.loads(file.content_string)
+        assert function in settings["functions"]
+        controllers.add(tuple(settings["controllers"]))
+    assert controllers == {("10.78.0.4",)}
+
+
+def test_azcopy_and_its_settings_belong_to_root_and_grants_are_private(controller: Host, computes: list[Host]) -> None:
+    for host in (controller, *computes):
+        files = [host.file(f"/etc/hpcai/{name}.json") for name in ("blob", "grants")]
+        assert [(file.user, oct(file.mode)) for file in files] == [("root", "0o644"), ("root", "0o600")]
+        program = host.file(json.loads(files[0].content_string)["azcopy"])
+        assert (program.is_file, program.user, oct(program.mode)) == (True, "root", "0o755")

@@ -6,11 +6,15 @@
 
 from __future__ import annotations
 
+import json
 import time
 from typing import Any
 
 import pytest
 from testinfra.host import Host
+
+from simulated.cluster import Cluster
+from simulator.backends.containers.abilities import FILE, Abilities
 
 
 @pytest.fixture(scope="module")
@@ -18,6 +22,12 @@ def shown(controller: Host) -> dict[str, str]:
     """What `scontrol show node` shows of compute-0, by key."""
     line = controller.check_output("scontrol --oneliner show node compute-0")
     return dict(word.split("=", 1) for word in line.split() if "=" in word)
+
+
+@pytest.fixture(scope="module")
+def abilities(azure: Cluster) -> Abilities:
+    """The features that Slurm can use in containers on this host, as the simulator has probed them."""
+    return Abilities(**json.loads((azure.state / FILE).read_text(encoding="utf-8")))
 
 
 def test_sinfo_shows_one_partition_for_the_scale_set(controller: Host) -> None:
@@ -73,11 +83,50 @@ def test_a_dead_rank_ends_its_step(alice: Any) -> None:
     assert time.monotonic() - began < 200
 
 
-def test_two_jobs_share_a_node_and_see_different_gpus(alice: Any, controller: Host) -> None:
+@pytest.fixture(scope="module")
+def config(controller: Host) -> dict[str, str]:
+    """What `scontrol show config` shows, by key."""
+    lines = controller.check_output("scontrol show config").splitlines()
+    return {key.strip(): value.strip() for key, _mark, value in (line.partition("=") for line in lines)}
+
+
+def test_jobs_have_cgroups_where_this_host_has_them(
+    alice: Any, controller: Host, abilities: Abilities, config: dict[str, str]
+) -> None:
+    conf = controller.file("/etc/slurm/cgroup.conf").content_string.splitlines()
+    able = bool(abilities.cgroups)
+    assert f"CgroupPlugin={abilities.cgroups or 'cgroup/v1'}" in conf
+    assert [f"Constrain{what}=YES" in conf for what in ("Cores", "RAMSpace", "Devices")] == [able] * 3
+    assert config["ProctrackType"] == ("proctrack/cgroup" if able else "proctrack/linuxproc")
+    assert ("task/cgroup" in config["TaskPlugin"]) is able
+    # What the kernel says: the cgroup of the job's process is that of the job.
+    number, *groups = alice.srun("--mpi=none --ntasks=1", "sh -c 'echo $SLURM_JOB_ID; cat /proc/self/cgroup'").split()
+    assert any(f"/job_{number}/" in group for group in groups) is able, groups
+
+
+def test_jobs_have_a_tmp_of_their_own_where_this_host_can_mount_it(
+    alice: Any, computes: list[Host], abilities: Abilities, config: dict[str, str]
+) -> None:
+    assert (config["JobContainerType"] == "job_container/tmpfs") is abilities.private_tmp
+    job = (
+        "--mpi=none --ntasks=1 --nodelist=compute-0",
+        "sh -c 'touch /tmp/of-$SLURM_JOB_ID; echo $SLURM_JOB_ID; ls /tmp'",
+    )
+    first, *_own = alice.srun(*job).split()
+    second, *names = alice.srun(*job).split()
+    on_node = computes[0].check_output("ls /tmp").split()
+    computes[0].check_output("rm -f /tmp/of-%s /tmp/of-%s", first, second)
+    assert f"of-{second}" in names
+    # A shared /tmp shows the file of the first job, in the second one and on the node.
+    shared = not abilities.private_tmp
+    assert [f"of-{first}" in names, f"of-{first}" in on_node, f"of-{second}" in on_node] == [shared] * 3
+
+
+def test_two_jobs_share_a_node_and_see_different_gpus(alice: Any, abilities: Abilities) -> None:
     """Both jobs start before either ends. If Slurm constrains devices, each job counts its GPUs from 0, and cannot open
     the other's.
     """
-    constrained = "ConstrainDevices=YES" in controller.file("/etc/slurm/cgroup.conf").content_string
+    constrained = bool(abilities.cgroups)
     job = "srun --time=2 --mpi=none --nodelist=compute-0 --ntasks=1 --mem=200 --gres=gpu:1"
     denied = "$(for n in 0 1; do head -c 1 /dev/stand-in-gpu$n 2>&1 | grep -c permitted; done)"
     say = f"echo began $SLURM_STEP_GPUS $CUDA_VISIBLE_DEVICES {denied}; sleep 8; echo ended"

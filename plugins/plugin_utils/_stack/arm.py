@@ -101,7 +101,7 @@ class Arm:
         try:
             poller = self._begin(method, url_of(resource_id, kind), body)
         except Exception as error:
-            if method == "DELETE" and _does_not_exist(error):
+            if method == "DELETE" and does_not_exist(error):
                 return lambda: None
             raise InventoryError(explain(error, asking)) from None
 
@@ -134,7 +134,7 @@ class Arm:
             try:
                 return self._json(self._send("GET", self.clients.resource_manager().format_url(url)))
             except Exception as error:
-                if _does_not_exist(error) or (if_allowed and getattr(error, "status_code", None) == 403):
+                if does_not_exist(error) or (if_allowed and getattr(error, "status_code", None) == 403):
                     return None
                 raise
 
@@ -178,7 +178,7 @@ class Arm:
 _VERBS = {"PUT": "make", "PATCH": "change", "DELETE": "delete", "POST": "finish"}
 
 
-def _does_not_exist(error: BaseException) -> bool:
+def does_not_exist(error: BaseException) -> bool:
     """Say whether Azure itself answered that the resource does not exist; a proxy's 404 has no code of Azure."""
     code = str(getattr(getattr(error, "error", None), "code", None) or "").lower()
     # Roles answer with RoleDefinitionDoesNotExist.

@@ -315,14 +315,18 @@ def _share(stack: Stack, names: Names, common: dict[str, Any]) -> Iterator[Resou
         needs=(service,),
         fixed=frozenset({"properties.enabledProtocols"}),
     )
-    everywhere = {**common, "location": "global"}
-    yield Resource(names.home_zone, kinds.DNS_ZONE, everywhere)
-    yield Resource(
-        f"{names.home_zone}/virtualNetworkLinks/{stack.name}",
-        kinds.DNS_LINK,
-        {**everywhere, "properties": {"registrationEnabled": False, "virtualNetwork": {"id": names.network}}},
-        needs=(names.home_zone, names.network),
-    )
+    if stack.shared_home.dns_zone:
+        # Its owners connect it to the network, often through a DNS server of another network.
+        yield Resource(names.home_zone, kinds.DNS_ZONE, adopted=True)
+    else:
+        everywhere = {**common, "location": "global"}
+        yield Resource(names.home_zone, kinds.DNS_ZONE, everywhere)
+        yield Resource(
+            f"{names.home_zone}/virtualNetworkLinks/{stack.name}",
+            kinds.DNS_LINK,
+            {**everywhere, "properties": {"registrationEnabled": False, "virtualNetwork": {"id": names.network}}},
+            needs=(names.home_zone, names.network),
+        )
     yield Resource(
         names.home_endpoint,
         kinds.ENDPOINT,

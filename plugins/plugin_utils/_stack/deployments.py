@@ -12,6 +12,7 @@ from typing import Any
 from .._azure.clients import Clients, pages
 from .._azure.concurrency import Deadline
 from .._azure.errors import Asking, InventoryError, explain, printable
+from .arm import does_not_exist
 from .resource import label_of
 
 _WATCH_S = 5.0
@@ -19,13 +20,14 @@ _WATCH_S = 5.0
 ENDED = ("succeeded", "failed", "canceled")
 """States of deployments and of operations that have ended, in lower case."""
 _PERMISSION = "Microsoft.Resources/deployments/write"
-_SHORT = 500
-"""Most characters of one of Azure's messages; they end with long links."""
+_SHORT = 1000
+"""Most characters of one of Azure's messages; they end with long links. Some contain two resource ids before."""
 ADVICE: Mapping[str, str] = {
     "RequestDisallowedByPolicy": "A policy forbids it. Without public addresses: network.access: private, and "
     "network.nat: false or an adopted network.",
     "AuthorizationFailed": "If only the right to write role assignments is missing: identities.assign_roles: false, "
     "and an owner runs the commands that the run then returns in role_assignments.",
+    "LinkedAuthorizationFailed": "An owner of the linked scope must allow this: hpcai.azure.preflight shows how.",
     "RoleAssignmentExists": "Somebody assigned this role already. Remove that assignment, or set "
     "identities.assign_roles: false.",
     "VaultAlreadyExists": "The name of the vault is in use. Set key_vault.name.",
@@ -36,6 +38,11 @@ ADVICE: Mapping[str, str] = {
     "QuotaExceeded": "Ask Azure for more quota, or lower the sizes.",
 }
 """What to do, by Azure's code."""
+_ADVICE_FOR_WORDS: Mapping[str, str] = {
+    "linked to multiple zones with overlapping namespaces": "The network has such a zone already. Set "
+    "shared_home.dns_zone to the id of that zone.",
+}
+"""What to do, by a part of Azure's message, for errors whose code says nothing."""
 
 
 class Deployments:
@@ -125,10 +132,13 @@ class Deployments:
             state = str(getattr(found.properties.provisioning_state, "value", found.properties.provisioning_state))
 
     def forget(self, name: str) -> None:
-        """Delete the record of a deployment. Its resources stay."""
+        """Delete the record of a deployment, if there is one. Its resources stay."""
         try:
             self._client.deployments.begin_delete(self._group, name).result()
         except Exception as error:
+            if does_not_exist(error):
+                # The stack was deployed under another name, or Azure removed the record: a group keeps 800 of them.
+                return
             asking = Asking(f"delete the record {name}", "Microsoft.Resources/deployments/delete")
             raise InventoryError(explain(error, asking)) from None
 
@@ -189,13 +199,13 @@ def reasons(error: Any) -> list[str]:
     code = printable(getattr(error, "code", "") or "")
     words = printable(getattr(error, "message", "") or "")
     words = words if len(words) <= _SHORT else f"{words[: _SHORT - 1]}…"
-    advice = advice_for(code)
+    advice = advice_for(code, words)
     return [f"{code}: {words}{f' {advice}' if advice else ''}"]
 
 
-def advice_for(code: str) -> str:
-    """Return what to do about one of Azure's codes, or an empty text."""
-    return ADVICE.get(code, "")
+def advice_for(code: str, words: str = "") -> str:
+    """Return what to do about an error with this code and message, or an empty text."""
+    return ADVICE.get(code) or next((advice for part, advice in _ADVICE_FOR_WORDS.items() if part in words), "")
 
 
 def _why(error: Exception, asking: Asking) -> str:

@@ -218,6 +218,7 @@ STACK = keys_of(
                 "size_gib": integer(32, 32767),
                 "name": or_empty(_account_name),
                 "adopt": _as_id("Microsoft.StorageCache/amlFilesystems"),
+                "dns_zone": _as_id("Microsoft.Network/privateDnsZones"),
             },
         ),
         "controller": keys_of(None, {**_MACHINE, "private_ip": or_empty(_address)}),

@@ -17,7 +17,7 @@ from .data import SECRETS_USER, assignments
 from .model import CLUSTER, COMPUTE, CONTROLLER_NFS, PUBLIC, Controller, Image, Login, ScaleSet, Stack
 from .names import Names
 from .network import public_address
-from .resource import Resource
+from .resource import Resource, label_of
 
 HOME = "/shared"
 """Where the shared home is mounted, as the guide to shared file systems suggests."""
@@ -193,6 +193,27 @@ def _for_the_key(stack: Stack, names: Names, identity: str) -> tuple[str, ...]:
 
 def _identity(identity: str) -> dict[str, Any]:
     return {"type": "UserAssigned", "userAssignedIdentities": {identity: {}}}
+
+
+def other_keys(stack: Stack, names: Names, found: Mapping[str, Mapping[str, Any] | None]) -> Iterator[str]:
+    """Yield a note if the controller has none of the stack's ssh keys: perhaps another team made it.
+
+    :param found: Azure's answers by lower-case id.
+    """
+    profile = ((found.get(names.controller.lower()) or {}).get("properties") or {}).get("osProfile") or {}
+    there = ((profile.get("linuxConfiguration") or {}).get("ssh") or {}).get("publicKeys") or []
+    # Without the comment.
+    given, has = ({tuple(key.split()[:2]) for key in keys} for keys in (stack.ssh_public_keys, map(_key, there)))
+    if has and not given & has:
+        yield (
+            f"{label_of(names.controller)} was made with none of hpcai_stack.ssh_public_keys. Existing machines "
+            f"keep their keys. If another team has a stack named {stack.name} in the group {stack.group.name}, "
+            "give hpcai_stack another name: both descriptions are for the same resources, and teardown deletes them."
+        )
+
+
+def _key(item: Mapping[str, Any]) -> str:
+    return str(item.get("keyData") or "")
 
 
 def _operating_system(stack: Stack) -> dict[str, Any]:

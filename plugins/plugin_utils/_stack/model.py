@@ -156,12 +156,14 @@ class SharedHome:
     :ivar size_gib: size of the controller's data disk or of the share.
     :ivar name: name of the account with the share, for AZURE_FILES.
     :ivar adopt: id of an existing Azure Managed Lustre file system, for AMLFS.
+    :ivar dns_zone: id of an existing private DNS zone for the share, for AZURE_FILES; empty if the stack makes it.
     """
 
     source: str = CONTROLLER_NFS
     size_gib: int = 256
     name: str = ""
     adopt: str = ""
+    dns_zone: str = ""
 
 
 @dataclass(frozen=True)
@@ -239,6 +241,11 @@ class Suffixes:
     vault: str = "vault.azure.net"
     storage: str = "core.windows.net"
     manager: str = find_cloud("AzureCloud", None).endpoint
+
+    @property
+    def share_zone(self) -> str:
+        """Name of the private DNS zone for shares with a private endpoint."""
+        return f"privatelink.file.{self.storage}"
 
 
 SUFFIXES: Mapping[str, Suffixes] = {

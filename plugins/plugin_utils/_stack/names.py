@@ -32,7 +32,7 @@ class Names:
         self.home_account = self.of(kinds.ACCOUNT, stack.shared_home.name or "none")
         self.home_share = f"{self.home_account}/fileServices/default/shares/home"
         self.home_endpoint = self.of(kinds.ENDPOINT, f"{stack.name}-home")
-        self.home_zone = self.of(kinds.DNS_ZONE, f"privatelink.file.{stack.suffixes.storage}")
+        self.home_zone = stack.shared_home.dns_zone or self.of(kinds.DNS_ZONE, stack.suffixes.share_zone)
         self.controller = self.of(kinds.VM, f"{stack.name}-controller")
         self.elastic_role = self.of(kinds.ROLE, str(uuid5(stack.uuid, "elastic")))
         self.deployment = f"hpcai-{stack.name}"

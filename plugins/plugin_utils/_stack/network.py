@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from . import resource as kinds
@@ -16,7 +16,7 @@ from .resource import Resource
 
 RULE_PREFIX = "hpcai-"
 """Rules of the NSG with this prefix belong to the stack, all others to somebody else."""
-_SERVICE_ENDPOINTS = ("Microsoft.KeyVault", "Microsoft.Storage")
+_KEY_VAULT, _STORAGE = "Microsoft.KeyVault", "Microsoft.Storage"
 _STANDARD = {"name": "Standard", "tier": "Regional"}
 
 
@@ -83,6 +83,24 @@ def network_resources(stack: Stack, names: Names, common: dict[str, Any]) -> Ite
         )
 
 
+def lacking_endpoints(stack: Stack, subnet: Mapping[str, Any]) -> list[str]:
+    """Return the service endpoints that an adopted subnet lacks. Azure refuses firewalls with rules for such a subnet.
+
+    :param subnet: the subnet in Azure's answer about its network.
+    """
+    needed = [] if stack.key_vault.adopt else [_KEY_VAULT]
+    if stack.storage.containers and not stack.storage.adopt:
+        needed.append(_STORAGE)
+    # The second form also connects to accounts of other regions. A subnet has only one of the two.
+    there = {service.lower().removesuffix(".global") for service in endpoints_of(subnet)}
+    return [service for service in needed if service.lower() not in there]
+
+
+def endpoints_of(subnet: Mapping[str, Any]) -> list[str]:
+    """Return the services for which a subnet has service endpoints."""
+    return [str(one.get("service")) for one in (subnet.get("properties") or {}).get("serviceEndpoints") or []]
+
+
 def public_address(address: str, common: dict[str, Any]) -> Resource:
     """Return a fixed public address."""
     return Resource(
@@ -135,7 +153,7 @@ def _subnets(stack: Stack, names: Names) -> Iterator[dict[str, Any]]:
             "networkSecurityGroup": {"id": names.nsg},
             # New subnets have no outbound connection of their own; stated, so that it does not depend on Azure's date.
             "defaultOutboundAccess": False,
-            "serviceEndpoints": [{"service": service} for service in _SERVICE_ENDPOINTS],
+            "serviceEndpoints": [{"service": service} for service in (_KEY_VAULT, _STORAGE)],
         }
         if stack.network.nat:
             properties["natGateway"] = {"id": names.nat}

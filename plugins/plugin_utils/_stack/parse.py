@@ -71,7 +71,9 @@ def stack_of(stated: Any, subscription: str, cloud: str = "AzureCloud") -> Stack
         identities=given.get("identities", model.Identities()),
         key_vault=_named(given.get("key_vault", model.KeyVault()), f"{short[:15]}-{suffix}"),
         storage=_named(given.get("storage", model.Storage()), f"{short[:15]}{suffix}"),
-        shared_home=_shared_home(given.get("shared_home", model.SharedHome()), f"{short[:11]}home{suffix}"),
+        shared_home=_shared_home(
+            given.get("shared_home", model.SharedHome()), f"{short[:11]}home{suffix}", model.SUFFIXES[cloud].share_zone
+        ),
         controller=replace(controller, private_ip=controller_address(controller, network)),
         login=login,
         scale_sets=tuple(
@@ -112,11 +114,18 @@ def _named(one: Any, default: str) -> Any:
     return one if one.name else replace(one, name=default)
 
 
-def _shared_home(home: model.SharedHome, default: str) -> model.SharedHome:
+def _shared_home(home: model.SharedHome, default: str, zone: str) -> model.SharedHome:
     if (home.source == AMLFS) != bool(home.adopt):
         raise Malformed(
             f"{NAME}.shared_home: source {AMLFS} needs adopt, the id of an existing file system, and only it has this "
             "key."
+        )
+    if home.dns_zone and home.source != AZURE_FILES:
+        raise Malformed(f"{NAME}.shared_home.dns_zone: only source {AZURE_FILES} has this key. Remove it.")
+    if home.dns_zone and home.dns_zone.rsplit("/", 1)[-1].lower() != zone:
+        raise Malformed(
+            f"{NAME}.shared_home.dns_zone: the name of the share is in the zone {zone}. Give its id, not "
+            f"{home.dns_zone}."
         )
     if home.source == AZURE_FILES:
         if home.size_gib < _SMALLEST_PREMIUM_SHARE_GIB:

@@ -16,9 +16,10 @@ from . import resource as kinds
 from .compare import Difference, differences, merged, patch
 from .data import assignments
 from .desired import TenantIds
-from .machines import ELASTIC, ROLE, STATIC
+from .machines import ELASTIC, ROLE, STATIC, other_keys
 from .model import AZURE_FILES, CLUSTER, COMPUTE, ENDPOINTS, Stack
 from .names import Names
+from .network import endpoints_of, lacking_endpoints
 from .ownership import Record, next_record, owner_of, unique_of, why_foreign
 from .resource import Resource, admitted
 
@@ -115,6 +116,7 @@ def plan(stack: Stack, resources: Iterable[Resource], found: Found, record: Reco
             for one in record.resources
             if one.lower() not in wanted and kinds.kind_of(one) != kinds.ROLE_ASSIGNMENT
         ]
+    notes += other_keys(stack, Names(stack), found)
     expected = next_record(stack, record, resources, found, frozenset())
     return Plan(
         tuple(changes),
@@ -249,16 +251,32 @@ def _adopted(stack: Stack, one: Resource, there: Mapping[str, Any] | None) -> li
         for item in differences(one, there)
     ]
     if one.kind == kinds.VNET:
-        subnets = {str(item.get("name")).lower() for item in (there.get("properties") or {}).get("subnets") or []}
-        used = (CLUSTER, COMPUTE, *((ENDPOINTS,) if stack.shared_home.source == AZURE_FILES else ()))
-        found += [
-            f"{one.label} is adopted, and has no subnet {stack.network.subnets[name]}, which "
-            f"hpcai_stack.network.subnets.{name} names. It has: {', '.join(sorted(subnets)) or 'none'}."
-            for name in used
-            if stack.network.subnets[name].lower() not in subnets
-        ]
+        found += _adopted_subnets(stack, one, (there.get("properties") or {}).get("subnets") or [])
     if owner_of(there) == stack.owner:
         found.append(f"{one.label} was made by this stack, so it cannot be adopted. Remove adopt.")
+    return found
+
+
+def _adopted_subnets(stack: Stack, network: Resource, there: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return what is wrong with the subnets of an adopted network."""
+    subnets = {str(item.get("name")).lower(): item for item in there}
+    found = []
+    for name in (CLUSTER, COMPUTE, *((ENDPOINTS,) if stack.shared_home.source == AZURE_FILES else ())):
+        subnet = subnets.get(stack.network.subnets[name].lower())
+        if subnet is None:
+            found.append(
+                f"{network.label} is adopted, and has no subnet {stack.network.subnets[name]}, which "
+                f"hpcai_stack.network.subnets.{name} names. It has: {', '.join(sorted(subnets)) or 'none'}."
+            )
+        elif name != ENDPOINTS and (lacking := lacking_endpoints(stack, subnet)):
+            # The command replaces the list.
+            services = " ".join([*endpoints_of(subnet), *lacking])
+            found.append(
+                f"{network.label} is adopted, and its subnet {subnet['name']} has no service endpoint for "
+                f"{' and '.join(lacking)}, so Azure would refuse the firewall of what the stack makes there. Ask the "
+                f"network's owner to run: az network vnet subnet update --ids {network.id}/subnets/{subnet['name']} "
+                f"--service-endpoints {services}. Or adopt the key vault and the storage account."
+            )
     return found
 
 

@@ -87,7 +87,8 @@ def _ask_all(
         existing=Answer(existing_machines(azure.value)) if azure.value else Answer(problem=azure.problem),
         images=_by_name(answers, "image"),
         terms=_by_name(answers, "terms"),
-        permissions=answers["permissions", ""],
+        permissions=answers["permissions", scope],
+        permissions_elsewhere=_by_name(answers, "permissions"),
         providers=_by_name(answers, "provider"),
         locks=_without_doubles(_by_name(answers, "locks").values()),
         subnets=Answer(subnets_in(stack, azure.value)) if azure.value else Answer(problem=azure.problem),
@@ -172,11 +173,12 @@ def _of_plans(manager: ResourceManager, needs: Needs) -> Iterator[Question]:
 
 
 def _of_rights(manager: ResourceManager, needs: Needs, scope: str) -> Iterator[Question]:
-    yield Question(
-        ("permissions", ""),
-        Asking(f"read the identity's permissions on {scope}", "Microsoft.Authorization/permissions/read"),
-        partial(read.permissions_on, manager, scope),
-    )
+    for place in (scope, *needs.elsewhere):
+        yield Question(
+            ("permissions", place),
+            Asking(f"read the identity's permissions on {place}", "Microsoft.Authorization/permissions/read"),
+            partial(read.permissions_on, manager, place),
+        )
     for name in needs.providers:
         yield Question(
             ("provider", name),

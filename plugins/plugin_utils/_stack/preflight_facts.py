@@ -224,6 +224,7 @@ class Facts:
     :ivar images: by the image's name in ``Machines.image``; None for one that does not exist.
     :ivar terms: whether the terms of a plan are accepted, by the plan in ``Machines.plan``.
     :ivar permissions: of the identity, on the resource group.
+    :ivar permissions_elsewhere: of the identity, by the ids of ``Needs.elsewhere``.
     :ivar assigned: which of ``Needs.assignments`` exist; asked only if the identity cannot write one of them.
     :ivar providers: their registration states, by name.
     :ivar subnets: by the subnet's id in lower case; without those that do not exist.
@@ -240,6 +241,7 @@ class Facts:
     images: Mapping[str, Answer[Image]] = field(default_factory=dict)
     terms: Mapping[str, Answer[bool]] = field(default_factory=dict)
     permissions: Answer[list[Permission]] = _NOT_ASKED
+    permissions_elsewhere: Mapping[str, Answer[list[Permission]]] = field(default_factory=dict)
     assigned: Answer[list[Any]] = field(default_factory=lambda: Answer([]))
     providers: Mapping[str, Answer[str]] = field(default_factory=dict)
     locks: Answer[list[Lock]] = _NOT_ASKED

@@ -4,7 +4,8 @@
 
 """What the plan of the stack says: what exists, what is in the way, and what Azure's validation refuses.
 
-The validation is the only way to ask for policies. It changes nothing, and needs an existing resource group.
+The validation is the only way to ask for policies, and changes nothing. If the resource group does not exist, Azure
+validates at the subscription: the group, and a nested deployment in it.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ from .names import Names
 from .plan import CREATE, Plan
 from .preflight_facts import Answer, Refusal, SubnetUse
 from .resource import label_of
-from .template import template
+from .template import template, with_group
 
 _NOT_VALIDATED = frozenset({kinds.GROUP, kinds.SECRET, kinds.ROLE_ASSIGNMENT, kinds.ROLE})
-"""The group cannot contain itself, the secret's value is made at the write, and role assignments contain ids of
-identities that may not exist yet. A role is judged with its assignments."""
+"""What is not in the template for the group. The group cannot contain itself, the secret's value is made at the write,
+and role assignments contain ids of identities that may not exist yet. A role is judged with its assignments."""
 _POLICY = re.compile(r'"policyAssignment":\s*\{[^{}]*"name":\s*"([^"]+)"')
 _SHORT = 500
 """Most characters of one of Azure's messages; they end with long links."""
@@ -77,27 +78,42 @@ def validate(clients: Clients, stack: Stack, azure: Answer[AzureState], planned:
     """Return what Azure's validation refuses of the resources that a run would make."""
     if azure.value is None or planned.value is None:
         return Answer(problem=azure.problem)
-    new = [one for one in planned.value.of(CREATE) if one.resource.kind not in _NOT_VALIDATED]
-    if not new:
+    created = planned.value.of(CREATE)
+    content = template((one.resource, one.body) for one in created if one.resource.kind not in _NOT_VALIDATED)
+    if not content["resources"]:
         return Answer([])
-    if azure.value.found.get(stack.group_id.lower()) is None:
-        return Answer(
-            problem=f"the resource group {stack.group.name} does not exist yet, and Azure validates only in one that "
-            "exists"
-        )
+    group = next((one for one in created if one.resource.kind == kinds.GROUP), None)
+    if group is None and azure.value.found.get(stack.group_id.lower()) is None:
+        return Answer(problem=f"the resource group {stack.group.name} does not exist, and the stack does not make it")
     asking = Asking("validate the deployment", "Microsoft.Resources/deployments/validate/action")
-    body = {"properties": {"mode": "Incremental", "template": template((one.resource, one.body) for one in new)}}
+    name = Names(stack).deployment
+    properties: dict[str, Any] = {"mode": "Incremental", "template": content}
     try:
-        client = clients.deployments(stack.subscription)
-        result = client.deployments.begin_validate(stack.group.name, Names(stack).deployment, body).result()
-        error = getattr(result, "error", None)
+        deployments = clients.deployments(stack.subscription).deployments
+        if group is None:
+            poller = deployments.begin_validate(stack.group.name, name, {"properties": properties})
+        else:
+            properties["template"] = with_group(group.resource, group.body, content, name)
+            body = {"location": stack.location, "properties": properties}
+            poller = deployments.begin_validate_at_subscription_scope(name, body)
+        result = poller.result()
     except InventoryError as missing:
         return Answer(problem=str(missing))
     except Exception as failed:
         error = getattr(failed, "error", None)
         if getattr(failed, "status_code", None) != 400 or not getattr(error, "code", None):
             return Answer(problem=explain(failed, asking))
-    return Answer(list(_refusals(error)) if error else [])
+        return Answer(list(_refusals(error)))
+    if getattr(result, "error", None):
+        return Answer(list(_refusals(result.error)))
+    skipped = _skipped(result)
+    return Answer(problem=f"Azure did not validate the resources in the group: {skipped}") if skipped else Answer([])
+
+
+def _skipped(result: Any) -> str:
+    """Return why Azure left out a nested deployment, or an empty text."""
+    found = getattr(getattr(result, "properties", None), "diagnostics", None) or []
+    return "; ".join(printable(one.message) for one in found if str(one.code).startswith("NestedDeployment"))
 
 
 def _refusals(error: Any) -> Iterator[Refusal]:

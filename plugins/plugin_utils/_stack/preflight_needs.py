@@ -7,8 +7,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from . import resource as kinds
 from .data import Assignment, assignments
@@ -82,7 +83,9 @@ class Needs:
     :ivar machines: all machines.
     :ivar subnets: all subnets for machines.
     :ivar assignments: the role assignments.
-    :ivar actions: the actions that making the resources needs, in alphabetical order, without role assignments.
+    :ivar actions: the actions that making the resources needs, in alphabetical order, without role assignments and
+        without ``elsewhere``.
+    :ivar elsewhere: the actions that this needs on adopted resources, in alphabetical order, by their ids.
     :ivar providers: the resource providers, in alphabetical order.
     :ivar names: names that are unique in all of Azure, of vaults and storage accounts, with their resource ids.
     :ivar resources: resource ids of all resources that are made.
@@ -101,6 +104,7 @@ class Needs:
     subnets: tuple[Subnet, ...] = ()
     assignments: tuple[Assignment, ...] = ()
     actions: tuple[str, ...] = ()
+    elsewhere: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     providers: tuple[str, ...] = ()
     names: Mapping[str, str] = field(default_factory=dict)
     resources: tuple[str, ...] = ()
@@ -151,8 +155,10 @@ _MORE_ACTIONS = {
 def needs_of(stack: Stack) -> Needs:
     """Return what a stack needs. Pure."""
     names = Names(stack)
-    made = [one for one in desired(stack, TenantIds(tenant="")) if not one.adopted]
+    wanted = desired(stack, TenantIds(tenant=""))
+    made = [one for one in wanted if not one.adopted]
     kinds_made = Counter(one.kind for one in made)
+    actions = _actions(made, [one.id.lower() for one in wanted if one.adopted and one.kind != kinds.GROUP])
     return Needs(
         subscription=stack.subscription,
         group=stack.group.name,
@@ -161,7 +167,8 @@ def needs_of(stack: Stack) -> Needs:
         # An adopted network may have one subnet for both.
         subnets=tuple(dict.fromkeys(_subnet(stack, names, name) for name in (CLUSTER, COMPUTE))),
         assignments=tuple(assignments(stack, names)),
-        actions=_actions(made),
+        actions=actions.pop("", ()),
+        elsewhere=actions,
         providers=_providers(made),
         names={one.name: one.id for one in made if one.kind in (kinds.VAULT, kinds.ACCOUNT)},
         resources=tuple(one.id for one in made),
@@ -214,19 +221,44 @@ def _disk(one: Resource) -> tuple[str, str, int]:
     return one.name, str(one.body["sku"]["name"]), int(one.body["properties"]["diskSizeGB"])
 
 
-def _actions(made: Iterable[Resource]) -> tuple[str, ...]:
-    """Return the actions on the resource group. A group that is made needs its own on the subscription."""
-    found = set(_DEPLOYMENT)
+def _actions(made: Iterable[Resource], adopted: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Return the actions on adopted resources by their ids, and below an empty id those on the resource group.
+
+    A group that is made needs its own on the subscription.
+
+    :param adopted: lower-case ids.
+    """
+    found: dict[str, set[str]] = {"": set(_DEPLOYMENT)}
     for one in made:
         if one.kind == kinds.GROUP:
-            found.add("Microsoft.Resources/subscriptions/resourceGroups/write")
+            found[""].add("Microsoft.Resources/subscriptions/resourceGroups/write")
         elif one.kind not in (kinds.ROLE_ASSIGNMENT, kinds.ROLE):
-            found.add(f"{one.kind}/write")
-        found.update(_MORE_ACTIONS.get(one.kind, ()))
+            found[""].add(f"{one.kind}/write")
+        actions = set(_MORE_ACTIONS.get(one.kind, ()))
         # The firewall of a vault or an account names the subnets that may use it.
         if (one.body.get("properties") or {}).get("networkAcls", {}).get("virtualNetworkRules"):
-            found.add(_JOIN_BY_ENDPOINT)
-    return tuple(sorted(found))
+            actions.add(_JOIN_BY_ENDPOINT)
+        for action in actions:
+            # The type, then the verb, then "action".
+            kind = action.rsplit("/", 2)[0].lower()
+            used = [id_ for id_ in _ids_in(one.body) if kinds.kind_of(id_).lower() == kind]
+            for id_ in used or [one.id]:
+                there = any(f"{id_}/".lower().startswith(f"{above}/") for above in adopted)
+                found.setdefault(id_ if there else "", set()).add(action)
+    return {scope: tuple(sorted(actions)) for scope, actions in found.items()}
+
+
+def _ids_in(value: Any) -> Iterator[str]:
+    """Yield the resource ids in a body. Identities are keys."""
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _ids_in(key)
+            yield from _ids_in(item)
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _ids_in(item)
+    elif isinstance(value, str) and value.lower().startswith("/subscriptions/"):
+        yield value
 
 
 def _providers(made: Iterable[Resource]) -> tuple[str, ...]:

@@ -33,6 +33,13 @@ ROLE_WRITE = "Microsoft.Authorization/roleAssignments/write"
 _PERMISSIONS = "Microsoft.Authorization/permissions"
 _NETWORK = "the virtual network in Azure"
 _ASSIGNMENTS = "Microsoft.Authorization/roleAssignments"
+_ROLES_TO_USE = {
+    f"{kinds.VNET}/subnets": "Network Contributor",
+    kinds.VNET: "Network Contributor",
+    kinds.IDENTITY: "Managed Identity Operator",
+    kinds.DNS_ZONE: "Private DNS Zone Contributor",
+}
+"""Built-in roles with the rights to use an adopted resource. Source: MicrosoftDocs/azure-docs, built-in-roles."""
 _POLICY_CODES = ("requestdisallowedbypolicy", "policyviolation")
 
 
@@ -59,6 +66,7 @@ def judge_rights(needs: Needs, facts: Facts) -> Iterator[Verdict]:
     """Check that the identity may make the resources, and the role assignments."""
     about = needs.scope
     permissions = facts.permissions
+    yield from _rights_elsewhere(needs, facts)
     if permissions.value is None:
         yield permissions.unknown(RIGHTS, about, _PERMISSIONS)
         if needs.assignments:
@@ -76,6 +84,28 @@ def judge_rights(needs: Needs, facts: Facts) -> Iterator[Verdict]:
     else:
         yield Verdict(RIGHTS, about, PASS, "the identity may make all resources", value, "all", _PERMISSIONS)
     yield from _role_rights(needs, facts, permissions.value)
+
+
+def _rights_elsewhere(needs: Needs, facts: Facts) -> Iterator[Verdict]:
+    """Yield verdicts on the rights on adopted resources. That one does not exist is a verdict of ``resources``."""
+    for scope, actions in needs.elsewhere.items():
+        answer = facts.permissions_elsewhere.get(scope) or Answer(problem="it was not asked for")
+        if answer.value is None:
+            if answer.problem:
+                yield answer.unknown(RIGHTS, scope, _PERMISSIONS)
+            continue
+        missing = [action for action in actions if not may(answer.value, action)]
+        value = f"{len(actions) - len(missing)} of {len(actions)} actions"
+        if missing:
+            role = _ROLES_TO_USE[missing[0].rsplit("/", 2)[0]]
+            action = (
+                f"Ask an owner of {scope}: az role assignment create --assignee IDENTITY --role '{role}' --scope "
+                f"{scope}. Needed actions: {', '.join(missing)}"
+            )
+            summary = f"the identity lacks {listed(missing, 3)}"
+            yield Verdict(RIGHTS, scope, FAIL, summary, value, "all", _PERMISSIONS, action)
+        else:
+            yield Verdict(RIGHTS, scope, PASS, "the identity may use it", value, "all", _PERMISSIONS)
 
 
 def _role_rights(needs: Needs, facts: Facts, permissions: list[Permission]) -> Iterator[Verdict]:
@@ -267,11 +297,7 @@ def judge_validation(needs: Needs, facts: Facts) -> Iterator[Verdict]:
     refusals = facts.refusals.value
     if refusals is None:
         answer: Answer[Any] = facts.refusals
-        # Most often because the group does not exist.
-        action = (
-            "Correct this, or continue: provision validates before it makes the first resource in the group. To know "
-            "it before, make the group and set group.adopt."
-        )
+        action = "Correct this, or continue: provision validates before it makes the first resource in the group."
         yield answer.unknown(POLICIES, needs.group, source, action)
         return
     # A quota or a lock refuses many resources for one reason.

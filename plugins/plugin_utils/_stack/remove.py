@@ -6,15 +6,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import groupby
+from typing import Any
 
 from .._azure.errors import InventoryError, listed
 from . import resource as kinds
 from .arm import Arm
 from .contents import content_of
+from .data import assignments
 from .deployments import ENDED, Deployments
+from .machines import other_keys
 from .model import Stack
 from .names import Names
 from .ownership import record_from
@@ -64,6 +67,9 @@ def look(stack: Stack, arm: Arm, choices: Choices) -> Teardown:
     ]
     contents = {one.lower(): content_of(stack, arm, found[one.lower()] or {}) for one in accounts}
     plan = teardown(stack.owner, stack.group_id, record, found, inside, choices, contents)
+    plan = replace(
+        plan, notes=(*plan.notes, *other_keys(stack, names, found), *_orphans(stack, names, arm, plan, found))
+    )
     state = str(((answers[deployment.lower()] or {}).get("properties") or {}).get("provisioningState") or "")
     if state and state.lower() not in ENDED:
         problem = f"a deployment of the stack is still running ({names.deployment}: {state}). Wait until it has ended."
@@ -135,6 +141,50 @@ def _locks(stack: Stack, arm: Arm) -> list[Lock]:
         f"{kinds.LOCK}/read",
     )
     return [Lock(str(item["id"]), str((item.get("properties") or {}).get("level", ""))) for item in items]
+
+
+def _orphans(
+    stack: Stack, names: Names, arm: Arm, plan: Teardown, found: Mapping[str, Mapping[str, Any] | None]
+) -> Iterator[str]:
+    """Yield notes about roles that owners of other resources gave to identities that are deleted."""
+    going = {one.lower() for one in plan.delete}
+    principals: dict[str, set[str]] = {}
+    for one in assignments(stack, names):
+        stays = not f"{one.scope}/".lower().startswith(tuple(f"{gone}/" for gone in going))
+        if one.foreign and stays and one.identity.lower() in going:
+            properties = (found.get(one.identity.lower()) or {}).get("properties") or {}
+            principals.setdefault(one.scope, set()).add(str(properties.get("principalId")).lower())
+    left: dict[str, str] = {}
+    for scope, deleted in principals.items():
+        try:
+            there = _roles_on(arm, scope)
+        except InventoryError as error:
+            yield (
+                f"On {label_of(scope)}, owners may have given roles to identities that this deletes: {error} Ask an "
+                f"owner to run az role assignment list --scope {scope}, and to delete the roles of the principals "
+                f"{', '.join(sorted(deleted))}."
+            )
+            continue
+        left |= {
+            str(item["id"]): label_of(str(item["properties"]["scope"]))
+            for item in there
+            if str(item["properties"]["principalId"]).lower() in deleted and str(item["id"]).lower() not in going
+        }
+    if left:
+        yield (
+            f"Owners of {', '.join(sorted(set(left.values())))} gave roles to identities that this deletes. The role "
+            "assignments stay, with an unknown principal. Ask the owners to delete them: az role assignment delete "
+            f"--ids {' '.join(left)}"
+        )
+
+
+def _roles_on(arm: Arm, scope: str) -> list[dict[str, Any]]:
+    version = kinds.API_VERSIONS[kinds.ROLE_ASSIGNMENT]
+    return arm.read_list(
+        f"{scope}/providers/{kinds.ROLE_ASSIGNMENT}?api-version={version}&$filter=atScope()",
+        f"the role assignments on {label_of(scope)}",
+        f"{kinds.ROLE_ASSIGNMENT}/read",
+    )
 
 
 def _delete(

@@ -14,8 +14,9 @@ from .desired import TenantIds, desired
 from .model import Stack
 from .names import Names
 from .ownership import Record
-from .resource import API_VERSIONS, GROUP, IDENTITY, SECRET, Resource
+from .resource import API_VERSIONS, DEPLOYMENT, GROUP, IDENTITY, SECRET, Resource
 
+_SUBSCRIPTION_SCHEMA = "https://schema.management.azure.com/schemas/2018-05-01/subscriptionDeploymentTemplate.json#"
 SCHEMA = "https://schema.management.azure.com/schemas/2019-04-01/deploymentTemplate.json#"
 SECRET_PARAMETER = "mungeKey"
 """The parameter with the munge key, a text that is used as it is."""
@@ -42,6 +43,23 @@ def template(entries: Iterable[tuple[Resource, Mapping[str, Any]]]) -> dict[str,
     if any(one.kind == SECRET for one, _body in entries):
         made["parameters"] = {SECRET_PARAMETER: {"type": "securestring", "metadata": {"description": _HOW_TO_MAKE}}}
     return made
+
+
+def with_group(group: Resource, body: Mapping[str, Any], inside: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Return a template for the subscription, which makes a resource group and deploys another template in it.
+
+    :param name: of the deployment in the group.
+    """
+    nested = {
+        "type": DEPLOYMENT,
+        "apiVersion": API_VERSIONS[DEPLOYMENT],
+        "name": name,
+        "resourceGroup": group.name,
+        "dependsOn": [group.id],
+        "properties": {"mode": "Incremental", "template": dict(inside)},
+    }
+    entry = {"type": GROUP, "apiVersion": API_VERSIONS[GROUP], "name": group.name, **body}
+    return {**_around([entry, nested]), "$schema": _SUBSCRIPTION_SCHEMA}
 
 
 def record_template(record: Record) -> dict[str, Any]:

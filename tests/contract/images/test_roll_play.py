@@ -237,8 +237,14 @@ def test_what_cannot_work_is_refused_before_anything_is_drained(
     assert controller.updates == []
 
 
-def roll_elastic(source: Source, controller: Controller, *flags: str, rc: int = 0) -> tuple[Finished, list[str]]:
-    """Roll an elastic set of three machines, whose canary ends so; return what hpcnode was asked for too."""
+def roll_elastic(
+    source: Source, controller: Controller, *flags: str, canary: int = 0, settled: int = 0
+) -> tuple[Finished, list[str]]:
+    """Roll an elastic set of three machines; return what hpcnode was asked for too.
+
+    :param canary: how the canary ends.
+    :param settled: how waiting for the machines that come instead of deleted ones ends.
+    """
     members = source.simulator.scale_set("compute").members.values()
     slots = [
         {"slot": f"compute-{position}", "vm_id": item.vm_id, "instance": item.instance_id}
@@ -246,11 +252,13 @@ def roll_elastic(source: Source, controller: Controller, *flags: str, rc: int = 
     ]
     # Azure has given an instance id again, to a machine that has the image.
     newer = {"slot": "compute-9", "vm_id": NEWER, "instance": slots[0]["instance"]}
-    status = {"schema": 1, "command": "elastic", "status": 0, "runs": True}
+    status = {"schema": 1, "command": "elastic", "status": 0, "runs": True, "time": 1779000000}
     status["sets"] = {"compute": {"slots": [*slots, newer]}}
     (controller.folder / "elastic").write_text(json.dumps(status), encoding="utf-8")
     (controller.folder / "canary").write_text("compute-3 has the image\n", encoding="utf-8")
-    (controller.folder / "canary_rc").write_text(str(rc), encoding="utf-8")
+    (controller.folder / "canary_rc").write_text(str(canary), encoding="utf-8")
+    (controller.folder / "settled").write_text("compute-0: it did not join within 1200 s\n", encoding="utf-8")
+    (controller.folder / "settled_rc").write_text(str(settled), encoding="utf-8")
     one = {"id": source.simulator.scale_set("compute").id, "vm_size": "Standard_ND96asr_v4", "max": 4}
     options: dict[str, Any] = {"hpcai_roll_sets": "compute", "hpcai_roll_at_most": 2}
 
@@ -266,21 +274,36 @@ def test_machines_of_an_elastic_set_go_a_few_at_a_time_after_a_canary(source: So
     assert done.returncode == 0, output_of(done)
     assert changes(source) == [("PATCH", "compute")]
     assert controller.updates == []
-    canary, *retired = asked
+    canary, *rest = asked
+    retired, settled = rest[::2], rest[1::2]
     vm_ids = {item.vm_id for item in source.simulator.scale_set("compute").members.values()}
     assert canary.startswith("elastic canary --timeout 86400 compute ")
     assert set(canary.split()[-3:]) == vm_ids
     assert [len(line.split("new image node/1.0.0 ")[1].split()) for line in retired] == [2, 1]
     assert {word for line in retired for word in line.split()[-2:]} >= vm_ids
+    # Each time before the next ones go.
+    assert settled == ["elastic settle --since 1779000000 --timeout 86400 compute"] * 2
     assert NEWER not in "".join(asked)
 
 
 def test_a_canary_of_an_elastic_set_that_fails_keeps_the_others(source: Source, controller: Controller) -> None:
-    done, asked = roll_elastic(source, controller, rc=1)
+    done, asked = roll_elastic(source, controller, canary=1)
 
     assert done.returncode != 0
     assert "Stopped: compute-3 has the image The machines with another image stay." in output_of(done)
     assert [line.split()[1] for line in asked] == ["canary"]
+
+
+def test_a_new_machine_of_an_elastic_set_that_does_not_join_keeps_the_others(
+    source: Source, controller: Controller
+) -> None:
+    done, asked = roll_elastic(source, controller, settled=1)
+
+    assert done.returncode != 0
+    assert (
+        "Stopped: compute-0: it did not join within 1200 s The other machines with another image stay."
+    ) in output_of(done)
+    assert [line.split()[1] for line in asked] == ["canary", "retire", "settle"]
 
 
 @pytest.mark.thorough

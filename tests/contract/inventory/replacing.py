@@ -51,6 +51,7 @@ cd "$(dirname "$0")"
 case "$1 $2" in
     "elastic status") cat elastic; exit 0 ;;
     "elastic retire") echo "$*" >> retired; exit 0 ;;
+    "elastic settle") echo "$*" >> retired; cat settled; exit "$(cat settled_rc)" ;;
     "elastic canary") echo "$*" >> retired; cat canary; exit "$(cat canary_rc)" ;;
 esac
 cat marked

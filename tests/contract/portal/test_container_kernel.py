@@ -5,7 +5,8 @@
 """The kernel of a container: real Jupyter starts it by its command, with a stand-in for srun.
 
 The stand-in accepts the options that srun and pyxis have, and runs the command on this machine, without a container, if
-its folders are mounted.
+its folders are mounted. Like srun (_build_user_env in Slurm's src/srun/launch.c), it passes on only Slurm's variables
+and those that SLURM_EXPORT_ENV names.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import pwd
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -38,7 +40,9 @@ with open(os.path.join(os.path.dirname(sys.argv[0]), "asked.json"), "w") as file
     json.dump(options, file)
 os.chdir(options["container-workdir"])
 assert words.pop(0) == "python3"
-os.execve("{python}", ["{python}", *words], {{**os.environ, "CONTAINER": options["container-image"]}})
+names = os.environ.get("SLURM_EXPORT_ENV", "ALL").split(",")
+env = {{name: value for name, value in os.environ.items() if {{"ALL", name}} & {{*names}} or name.startswith("SLURM_")}}
+os.execve("{python}", ["{python}", *words], {{**env, "CONTAINER": options["container-image"]}})
 """
 RUN = """\
 import os
@@ -58,7 +62,10 @@ def hear(message):
             manager.interrupt_kernel()
     elif message["msg_type"] == "error":
         said.append(message["content"]["ename"])
-client.execute_interactive("import os; print(os.getcwd(), os.environ['CONTAINER'])", output_hook=hear, timeout=240)
+NAMES = ["HOME", "CHOSEN", "JUPYTERHUB_USER", "CONTAINER"]
+show = f"import os; env = os.environ; print(os.getcwd(), *map(env.get, {NAMES}))"
+client.execute_interactive(show, output_hook=hear, timeout=240)
+client.execute_interactive("print('JUPYTERHUB_API_TOKEN' in env)", output_hook=hear, timeout=240)
 client.execute_interactive("import time; print('begins', flush=True); time.sleep(200)", output_hook=hear, timeout=240)
 client.stop_channels()
 manager.shutdown_kernel()
@@ -87,20 +94,24 @@ def test_jupyter_starts_interrupts_and_stops_a_kernel_in_a_container(
     made = notebook.kernel("nvcr.io#nvidia/pytorch:25.04-py3", str(folder), str(home), "2")
     argv = made["argv"]
     assert isinstance(argv, list)
-    assert argv[0] == "/usr/bin/srun"
-    spec = {**made, "argv": [str(srun), *argv[1:]]}
+    assert "/usr/bin/srun" in argv
+    spec = {**made, "argv": [str(srun) if word == "/usr/bin/srun" else word for word in argv]}
     (folder / "jupyter/kernels/container/kernel.json").write_text(json.dumps(spec), encoding="utf-8")
-    env = {**os.environ, "JUPYTER_PATH": f"{folder}/jupyter", "JUPYTER_RUNTIME_DIR": f"{folder}/runtime"}
+    # The job's environment: the hub's variables, sbatch's record of --export, and what the user's profile sets.
+    hubs = {"JUPYTERHUB_API_TOKEN": "secret", "JUPYTERHUB_USER": "alice"}
+    given = {**os.environ, **hubs, "SLURM_EXPORT_ENV": ",".join(hubs), "CHOSEN": "by-profile"}
+    account = pwd.struct_passwd(("alice", "x", os.getuid(), os.getgid(), "", str(home), "/bin/bash"))
     done = subprocess.run(
         [str(python), "-c", RUN],
-        env={**env, "HOME": str(home)},
+        env=notebook.environment(given, account, str(folder), 21005),
         capture_output=True,
         text=True,
         timeout=600,
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == [str(home), "nvcr.io#nvidia/pytorch:25.04-py3", "begins", "KeyboardInterrupt"]
+    shown = [str(home), str(home), "by-profile", "alice", "nvcr.io#nvidia/pytorch:25.04-py3", "False"]
+    assert done.stdout.split() == [*shown, "begins", "KeyboardInterrupt"]
     asked = json.loads((tmp_path / "asked.json").read_text(encoding="utf-8"))
     assert asked["ntasks"] == "1"
     assert asked["cpus-per-task"] == "2"

@@ -85,3 +85,39 @@ except form.FormProblem as problem:
 print(json.dumps([made_of, asked]))
 """
     assert stand_in.in_hub(SPAWNER + program) == ["Links cannot start a notebook. Choose here.", []]
+
+
+def test_a_job_that_waits_too_long_is_cancelled_and_its_user_sees_why() -> None:
+    program = """
+made.startup_poll_interval, made.wait_minutes = 0.01, 0
+async def submit(choice):
+    made.job_id, made._job = "8", spawner.slurm.Job(spawner.slurm.Status.UNKNOWN)
+made._submit = submit
+made.user_options = {"partition": "short", "gpus": "0", "cpus": "1", "hours": "1"}
+answers += [(0, "short|30:00|4|(null)\\n", ""), (0, "PENDING||Resources\\n", "")]
+answers += [(0, "", ""), (0, "CANCELLED||None\\n", "")]
+try:
+    shown = str(asyncio.run(made.start()))
+except spawner.StartFailed as problem:
+    shown = problem.jupyterhub_message
+print(json.dumps([shown, asked, made.job_id]))
+"""
+    shown, asked, job = stand_in.in_hub(SPAWNER + program)
+    assert shown.startswith("Job 8 did not start within 0 minutes, so it was cancelled. Try again later,")
+    # sinfo is the only command without sudo.
+    assert (asked, job) == (["", "squeue", "scancel", "squeue"], "")
+
+
+def test_a_job_that_starts_in_time_is_not_cancelled() -> None:
+    program = """
+made.startup_poll_interval, made.wait_minutes = 0.01, 0
+made.job_id = "8"
+async def submit(choice):
+    made.port = 21007
+made._submit = submit
+made.db = types.SimpleNamespace(commit=lambda: None)
+made.user_options = {"partition": "short", "gpus": "0", "cpus": "1", "hours": "1"}
+answers += [(0, "short|30:00|4|(null)\\n", ""), (0, "RUNNING|compute-0|None\\n", ""), (0, "NodeAddr=10.0.0.6 ", "")]
+print(json.dumps(asyncio.run(made.start())))
+"""
+    assert stand_in.in_hub(SPAWNER + program)[0] == "10.0.0.6"

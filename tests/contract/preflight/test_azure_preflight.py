@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from ipaddress import ip_network
 from typing import Any
 
 import pytest
 
 from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.errors import InventoryError
-from ansible_collections.hpcai.azure.plugins.plugin_utils._stack.resource import LOCK, VAULT
+from ansible_collections.hpcai.azure.plugins.plugin_utils._stack.resource import GROUP, IDENTITY, LOCK, VAULT
 
 from .conftest import GIVEN, IMAGE, LOCATION, STACK, Subscription
 
@@ -23,24 +24,24 @@ READER = {"actions": ["*/read"], "notActions": []}
 SET = STACK["scale_sets"][0]
 
 
-def test_an_empty_subscription_with_quota_passes(azure: Subscription) -> None:
-    verdicts = azure.preflight(group=azure.group)
+@pytest.mark.parametrize("exists", [True, False], ids=["group", "no group"])
+def test_an_empty_subscription_with_quota_passes(azure: Subscription, exists: bool) -> None:
+    changes: dict[str, Any] = {"group": azure.group} if exists else {}
+    verdicts = azure.preflight(**changes)
     assert not [one for one in verdicts if one.verdict != "pass"]
     assert {one.check for one in verdicts} > {"quota", "size", "image", "rights", "subnet", "names", "policies"}
 
 
-def test_without_a_resource_group_only_policies_are_unknown(azure: Subscription) -> None:
-    found = azure.bad()
-    assert {check: one.verdict for check, one in found.items()} == {"policies": "unknown"}
-    assert "does not exist yet" in found["policies"].summary
-    assert "group.adopt" in found["policies"].action
-
-
-def test_changes_nothing(azure: Subscription) -> None:
+@pytest.mark.parametrize("exists", [True, False], ids=["group", "no group"])
+def test_changes_nothing(azure: Subscription, exists: bool) -> None:
     azure.simulator.clear()
-    azure.preflight(group=azure.group)
+    groups = list(azure.simulator.model.resource_groups)
+    changes: dict[str, Any] = {"group": azure.group} if exists else {}
+    azure.preflight(**changes)
     sent = {f"{one['method']} {one['path'].rpartition('/')[2]}" for one in azure.simulator.requests()}
     assert {one for one in sent if not one.startswith("GET ")} == {"POST checkNameAvailability", "POST validate"}
+    assert list(azure.simulator.model.resource_groups) == groups
+    assert not azure.simulator.model.deployments
 
 
 def test_the_number_of_requests_is_bounded(azure: Subscription) -> None:
@@ -155,14 +156,43 @@ def test_no_rights(azure: Subscription) -> None:
 
 
 @pytest.mark.parametrize(
-    "action",
-    ["Microsoft.Resources/deployments/whatIf/action", "Microsoft.Network/networkSecurityGroups/join/action"],
+    ("action", "checks"),
+    [
+        ("Microsoft.Resources/deployments/whatIf/action", {"rights"}),
+        # Azure's validation finds this too.
+        ("Microsoft.Network/networkSecurityGroups/join/action", {"rights", "validation"}),
+    ],
 )
-def test_a_right_that_only_the_deployment_needs(azure: Subscription, action: str) -> None:
+def test_a_right_that_only_the_deployment_needs(azure: Subscription, action: str, checks: set[str]) -> None:
     azure.limit(permissions=[{"actions": ["*"], "notActions": [action]}])
     found = azure.bad(group=azure.group)
-    assert {check: one.verdict for check, one in found.items()} == {"rights": "fail"}
+    assert {check: one.verdict for check, one in found.items()} == dict.fromkeys(checks, "fail")
     assert found["rights"].summary == f"the identity lacks {action}"
+
+
+def test_no_rights_on_adopted_resources(azure_with: Callable[[dict[str, Any]], Subscription]) -> None:
+    used = azure_with({"virtual_networks": [{"name": "hub", "subnet": "nodes"}]})
+    subnet = next(iter(used.simulator.model.subnets.values())).id
+    central = f"/subscriptions/{used.simulator.subscription_id}/resourceGroups/central"
+    identity = f"{central}/providers/{IDENTITY}/nodes"
+    for one, kind in ((central, GROUP), (identity, IDENTITY)):
+        used.send("PUT", one, kind, {"location": LOCATION})
+    adopted: dict[str, Any] = {
+        "network": {"adopt": subnet.rpartition("/subnets/")[0], "subnets": {"cluster": "nodes", "compute": "nodes"}},
+        "controller": {"private_ip": str(ip_network(used.simulator.model.subnets[subnet.lower()].prefix)[9])},
+        "identities": {"nodes": identity},
+        "group": used.group,
+    }
+    group = used.group["adopt"]
+    lacking = ["Microsoft.Network/virtualNetworks/subnets/*", "*/assign/action"]
+    used.limit(permissions=[{"actions": ["*"], "notActions": lacking}, {"actions": ["*"], "scope": group}])
+    found = {one.about: one for one in used.preflight(**adopted) if one.check == "rights"}
+    assert {about: one.verdict for about, one in found.items()} == {subnet: "fail", identity: "fail", group: "pass"}
+    assert found[identity].summary == f"the identity lacks {IDENTITY}/assign/action"
+    assert f"--role 'Managed Identity Operator' --scope {identity}" in found[identity].action
+    assert "subnets/joinViaServiceEndpoint/action" in found[subnet].summary
+    used.limit(permissions=[{"actions": ["*"]}])
+    assert "rights" not in {one.check for one in used.preflight(**adopted) if one.verdict != "pass"}
 
 
 def test_a_full_subnet(azure_with: Callable[[dict[str, Any]], Subscription]) -> None:
@@ -228,6 +258,21 @@ def test_a_policy_that_denies_public_addresses(azure: Subscription) -> None:
     assert {(one.check, one.verdict) for one in denied} == {("policies", "fail")}
     assert "no-public-ip" in denied[0].summary
     assert f"an exemption of {azure.group['adopt']}" in denied[0].action
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        {"name": "no-public-ip", "type": "Microsoft.Network/publicIPAddresses"},
+        {"name": "cost-center", "type": "Microsoft.Resources/resourceGroups", "path": "tags.cost-center"},
+    ],
+    ids=["resource", "group"],
+)
+def test_a_policy_is_found_before_there_is_a_resource_group(azure: Subscription, policy: dict[str, Any]) -> None:
+    azure.limit(policies=[policy])
+    found = azure.bad()
+    assert {check: one.verdict for check, one in found.items()} == {"policies": "fail"}
+    assert policy["name"] in found["policies"].summary
 
 
 @pytest.mark.parametrize(("level", "verdict"), [("ReadOnly", "fail"), ("CanNotDelete", "warn")])
@@ -301,13 +346,13 @@ def test_the_wrong_tenant(azure: Subscription) -> None:
 
 def test_throttling_for_a_moment_is_waited_for(azure: Subscription) -> None:
     azure.simulator.add_fault("/skus", status=429, code="TooManyRequests", headers={"Retry-After": "0"}, times=3)
-    assert set(azure.bad()) == {"policies"}
+    assert not azure.bad()
 
 
 def test_throttling_for_minutes_makes_only_its_check_unknown(azure: Subscription) -> None:
     azure.simulator.add_fault("/usages", status=429, code="TooManyRequests", headers={"Retry-After": "3600"})
     found = azure.bad(timeout=500)
-    assert {check: one.verdict for check, one in found.items()} == {"quota": "unknown", "policies": "unknown"}
+    assert {check: one.verdict for check, one in found.items()} == {"quota": "unknown"}
     assert "Azure throttles it" in found["quota"].summary
     assert "asks to wait 3600 seconds" in found["quota"].summary
 

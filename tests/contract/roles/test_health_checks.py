@@ -15,6 +15,7 @@ import yaml
 from ansible.errors import AnsibleError
 from stand_ins import own_folders
 
+from ansible_collections.hpcai.azure.plugins.module_utils._node.cli.diag import CAPTURE_S
 from ansible_collections.hpcai.azure.plugins.module_utils._node.diag.perform import CaptureSettings
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import PROLOG
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.checks.scratch import SCRATCH
@@ -22,6 +23,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.job.hooks.instal
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.hooks.options import DEFAULT_LIMITS, KINDS
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.hooks.runner import BURIAL_S, TERM_S
 from ansible_collections.hpcai.azure.plugins.module_utils._node.ledger.gather import Settings as GoodputSettings
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.exposition import TEXT_FOLDER
 from ansible_collections.hpcai.azure.plugins.module_utils._node.recover.settings import Settings as RecoverySettings
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.tools.layout import TOOL
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.arbiter.reasons import PROLOG_SCRIPT
@@ -50,6 +52,9 @@ CASES: dict[str, dict[str, Any]] = {
     "short prologs": {"slurm_job_hook_limits": {"prolog": {"script": 3, "total": 40}}},
     "shorter": {"slurm_job_hook_limits": {"prolog": {"total": 12}}},
     "absent": {"health_checks_state": "absent"},
+    "captures": {"health_checks_capture": {"on_fault": True}, "health_checks_arbiter": {"capture_s": None}},
+    "captures, own time": {"health_checks_capture": {"on_fault": True}, "health_checks_arbiter": {"capture_s": 900}},
+    "captures nothing": {"health_checks_capture": {"on_fault": None, "keep": 2}},
 }
 
 
@@ -131,6 +136,19 @@ def test_settings_are_merged_and_null_restores_the_default(by_case: Any) -> None
     assert "interval_s" not in arbiter
 
 
+@pytest.mark.parametrize(
+    ("case", "waits_s"), [("nothing", 0), ("captures", 400), ("captures, own time", 900), ("captures nothing", 0)]
+)
+def test_the_arbiter_waits_for_the_diagnostics_that_nodes_collect(by_case: Any, case: str, waits_s: float) -> None:
+    """Else the restart of a node would destroy them before they are collected."""
+    assert by_case[case]["ctl"]["arbiter"]["capture_s"] == waits_s
+
+
+def test_the_arbiter_waits_longer_than_the_collection_may_take(by_case: Any) -> None:
+    """The rest of the time is for the copy to Blob storage."""
+    assert by_case["captures"]["ctl"]["arbiter"]["capture_s"] >= CAPTURE_S + 60
+
+
 def test_a_misspelt_setting_is_refused_before_anything_is_written(evaluate: Evaluate) -> None:
     """The content of the file cannot be rendered, so the run stops before anything is written, also in check mode."""
     misspelt = {"health_checks_config": {"options": {"free_space": {"fail_procent": 3}}}}
@@ -208,3 +226,27 @@ def test_ledger_and_recovery_are_set_up_only_with_settings(evaluate: Evaluate) -
     assert found["ctl"] == {"ledger": True, "recovery": True}
     found = evaluate("hpcai.azure.health_checks", HOSTS, expressions, **wanted, health_checks_state="absent")
     assert found["ctl"] == {"ledger": False, "recovery": False}
+
+
+@pytest.mark.parametrize(
+    ("given", "settings"),
+    [
+        ({"hpcai_monitoring": True}, {"metrics": TEXT_FOLDER}),
+        ({"hpcai_monitoring": True, "slurm_accounting": True}, {"metrics": TEXT_FOLDER}),
+        (
+            {"hpcai_monitoring": True, "health_checks_goodput": {"days": 1, "metrics": None}},
+            {"days": 1, "metrics": TEXT_FOLDER},
+        ),
+        ({"hpcai_monitoring": True, "health_checks_goodput": {"metrics": ""}}, {"metrics": ""}),
+        ({"hpcai_monitoring": True, "slurm_accounting": False}, {}),
+        ({"health_checks_goodput": {"days": 1}}, {"days": 1}),
+    ],
+    ids=["monitored", "accounting", "other settings", "no metrics", "no accounting", "not monitored"],
+)
+def test_the_ledger_of_a_monitored_cluster_writes_metrics(
+    evaluate: Evaluate, given: dict[str, Any], settings: dict[str, Any]
+) -> None:
+    """Otherwise the page about goodput is empty. Without slurmdbd there is nothing to compute."""
+    expressions = {"settings": "{{ __health_checks_goodput }}", "wanted": "{{ __health_checks_wants_goodput }}"}
+    found = evaluate("hpcai.azure.health_checks", HOSTS, expressions, **given)["ctl"]
+    assert found == {"settings": settings, "wanted": bool(settings)}

@@ -42,7 +42,7 @@ CHECK = Check("gpu_count", "GPUs", "They are there.", TIERS, lambda _context: An
 RESULT = Result("gpu_count", "fail", "7 of 8 GPUs", Answer(readings=(Reading("gpus", 7, limit=8),)), latched=True)
 DURATION = r"\d+[smhd]"
 # All words of PromQL that the rules use: aggregations, functions, set operators, modifiers.
-PROMQL_WORDS = {"max", "count", "by", "time", "absent", "avg_over_time", "and", "on", "group_left"}
+PROMQL_WORDS = {"max", "count", "by", "time", "absent", "avg_over_time", "and", "unless", "on", "group_left"}
 
 
 class _StrictLoader(yaml.SafeLoader):
@@ -93,7 +93,8 @@ def metrics(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
             found.setdefault(name, set()).update(re.findall(r'(\w+)="', labels))
     for rule in recording_rules():
         (source, *_more) = re.findall(r"\bhpcai_\w+", rule["expr"])
-        found[rule["record"]] = found[source]
+        kept = re.match(r"max by \(([\w, ]+)\)", rule["expr"])
+        found[rule["record"]] = set(kept[1].split(", ")) if kept else found[source]
     return found
 
 
@@ -191,6 +192,7 @@ def test_promtool_accepts_the_rules() -> None:
 
 
 VERDICT = {"tier": "periodic", "check": "gpu_count"}
+CPU = {**VERDICT, "check": "cpu"}
 
 
 def ran(tier: str = "periodic", values: str = "0+60x3000", **labels: str) -> dict[str, str]:
@@ -198,10 +200,16 @@ def ran(tier: str = "periodic", values: str = "0+60x3000", **labels: str) -> dic
     return series("run_timestamp_seconds", values, tier=tier, **labels)
 
 
-def failing(nodes: int) -> list[dict[str, str]]:
-    """The series of nodes with a failed check."""
-    verdicts = [series("check_verdict", "1x100", **VERDICT, verdict="fail", instance=f"n{n}") for n in range(nodes)]
-    return [*verdicts, *(ran(instance=f"n{n}") for n in range(nodes))]
+def failing(nodes: int, *checks: str, first: int = 0) -> list[dict[str, str]]:
+    """The series of nodes with these failed checks, by default gpu_count."""
+    names = [f"n{number}" for number in range(first, first + nodes)]
+    failed = {**VERDICT, "verdict": "fail"}
+    verdicts = [
+        series("check_verdict", "1x100", **{**failed, "check": check}, instance=name)
+        for name in names
+        for check in checks or ("gpu_count",)
+    ]
+    return [*verdicts, *(ran(instance=name) for name in names)]
 
 
 @needs_promtool
@@ -217,6 +225,18 @@ def failing(nodes: int) -> list[dict[str, str]]:
             "HpcaiHealthCheckFailsOnMany",
             failing(4),
             failing(3),
+        ),
+        # Two checks of a node, and one check of each of two nodes.
+        (
+            "HpcaiHealthSeveralChecksFail",
+            failing(1, "gpu_count", "scratch"),
+            [*failing(1), *failing(1, "scratch", first=1)],
+        ),
+        # What fails on many nodes does not count.
+        (
+            "HpcaiHealthSeveralChecksFail",
+            failing(3, "gpu_count", "scratch"),
+            [*failing(4, "gpu_count", "scratch"), series("check_verdict", "1x100", **CPU, verdict="fail")],
         ),
         (
             "HpcaiHealthCheckUnknown",

@@ -126,6 +126,11 @@ CASES: dict[str, tuple[list[Series], list[Series]]] = {
         [series("hpcai_metrics_dropped", "3x200", part="slurm")],
         [series("hpcai_metrics_dropped", "0x200", part="slurm")],
     ),
+    # 65 and 45 minutes old.
+    "HpcaiGoodputOld": (
+        [series("hpcai_goodput_timestamp_seconds", "-3900+60x200")],
+        [series("hpcai_goodput_timestamp_seconds", "-2700+60x200")],
+    ),
     "HpcaiGpusHeldIdle": (held(1), held(80)),
     "HpcaiElasticClosed": (
         [series("hpcai_elastic_closed", "1x200", set="spot")],

@@ -2,9 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Every view of every page has data from the product's own metrics, and changes when its fault is there.
+"""Every view of every page has data from the product's own metrics, and changes when its fault is there. The selectors
+of all alerts find series.
 
-Real Prometheus and node exporters, and Chromium for the console pages.
+Real Prometheus, Alertmanager and node exporters, and Chromium for the console pages.
 """
 
 from __future__ import annotations
@@ -13,19 +14,22 @@ import base64
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import threading
 import time
 import urllib.error
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import monitoring_pages
 import pytest
+import yaml
 from browser import chromium
 from stand_ins.http_service import Service
-from stand_ins.monitor import Server, free_port, node_exporter, prometheus, render, wait
+from stand_ins.monitor import ROLE, Server, alertmanager, free_port, node_exporter, prometheus, render, wait
 from stand_ins.monitored import JOB, SHORT, Monitored, dcgm
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
@@ -36,6 +40,11 @@ VIEWS = [
     pytest.param(page, view, id=f"{page['name']}: {view['title']}")
     for page in monitoring_pages.panels()
     for view in page["views"]
+]
+RULES = [
+    pytest.param(rule, id=str(rule.get("alert", rule.get("record"))))
+    for group in yaml.safe_load((ROLE / "files/hpcai.rules.yml").read_text(encoding="utf-8"))["groups"]
+    for rule in group["rules"]
 ]
 CHANGES_S = 60.0
 # One machine never answers, another one stops to answer.
@@ -48,6 +57,7 @@ class Cluster:
 
     def __init__(self, server: Server, machines: Monitored, pages: Service, ends: Service) -> None:
         self.server, self.machines, self._pages, self._ends = server, machines, pages, ends
+        self.gpus = pages.port
         self.faulty = False
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._keep, daemon=True)
@@ -79,13 +89,15 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, evaluate: Callable[..., An
     folder = tmp_path_factory.mktemp("monitor")
     machines = Monitored(folder)
     machines.write(False)
-    pages, ends = Service((200, {}, b"")), Service((200, {}, b""))
-    port = free_port()
-    config = render(evaluate, "prometheus.yml.j2", folder, monitoring_interval=1, monitoring_dcgm_port=1)
-    config = config.replace(":9090", f":{port}").replace("refresh_interval: 1m", "refresh_interval: 1s")
-    (folder / "alertmanager.password").write_text("none", encoding="ascii")
+    pages, ends, store = Service((200, {}, b"")), Service((200, {}, b"")), Service((204, {}, b""))
+    port, alerts_port = free_port(), free_port()
+    written = {"monitoring_remote_write": [{"name": "store", "url": f"{store.endpoint}/write"}]}
+    config = render(evaluate, "prometheus.yml.j2", folder, monitoring_interval=1, monitoring_dcgm_port=1, **written)
+    config = config.replace(":9090", f":{port}").replace(":9093", f":{alerts_port}")
+    config = config.replace("refresh_interval: 1m", "refresh_interval: 1s")
     (folder / "targets").mkdir()
     with (
+        alertmanager(folder, render(evaluate, "alertmanager.yml.j2", folder), alerts_port),
         node_exporter(machines.controller) as controller,
         node_exporter(machines.node, machines.sys / "sys") as node,
     ):
@@ -158,6 +170,27 @@ def test_each_view_has_data_and_changes_with_its_fault(
     assert not missing
 
 
+def selectors(expression: str) -> set[str]:
+    """The selectors of an expression, without their ranges."""
+    rest = re.sub(r"\b(by|on|group_left|group_right)\s*\([^)]*\)|\[[^]]*\]", " ", expression)
+    rest = re.sub(r"\b(and|or|unless)\b", ";", rest)
+    return set(re.findall(r"(?<![\w:])[A-Za-z_:][\w:]*(?:\{[^}]*\})?(?![\w:{]|\s*\()", rest))
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_each_selector_of_an_alert_finds_series(cluster: Cluster, rule: dict[str, Any]) -> None:
+    """With a misspelt metric or label, or labels that do not match, an alert would never fire."""
+    cluster.faulty = True
+    # Without the limits, the expression returns the series that it compares with them.
+    compared = re.sub(r"\s(==|[<>]=?)\s[\d.e]+", "", rule["expr"])
+    assert compared != rule["expr"]
+    for asked in (*sorted(selectors(rule["expr"])), compared):
+        wait(partial(cluster.server.query, asked), partial("no series: {}".format, asked))
+    labels = {label for one in cluster.server.query(compared) for label in one["metric"]}
+    texts = [*rule.get("annotations", {}).values(), *rule.get("labels", {}).values()]
+    assert {label for text in texts for label in re.findall(r"\$labels\.(\w+)", text)} <= labels
+
+
 @pytest.mark.skipif(chromium.find() is None, reason="no browser: tests/setup/host.sh installs one")
 def test_the_console_pages_draw_all_views_in_a_browser(
     cluster: Cluster, before_and_after: dict[str, tuple[Any, Any]]
@@ -219,6 +252,17 @@ def test_text_of_others_stays_text_in_a_page(cluster: Cluster) -> None:
     text = cluster.server.get("/consoles/hpcai-job.html", job='1"} or up{x="<script>alert(1)</script>')
     assert "alert(1)" not in text
     assert "<h1>One job 11</h1>" in text
+
+
+def test_gpus_of_an_elastic_machine_have_counters(cluster: Cluster) -> None:
+    """hpcai-metrics writes its targets, without a playbook."""
+    path = cluster.server.folder / "targets/elastic_dcgm.json"
+    labels = {"instance": "spot-0", "node": "spot-0", "set": "spot"}
+    path.write_text(json.dumps([{"targets": [f"127.0.0.1:{cluster.gpus}"], "labels": labels}]), encoding="utf-8")
+    asked = 'DCGM_FI_DEV_GPU_UTIL{instance="spot-0",set="spot"}'
+    wait(partial(cluster.server.query, asked), partial(cluster.server.query, "up"))
+    path.unlink()
+    wait(lambda: not cluster.server.query(asked))
 
 
 def test_a_replaced_machine_mixes_no_series(cluster: Cluster) -> None:

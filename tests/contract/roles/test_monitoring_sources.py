@@ -24,6 +24,9 @@ import pytest
 import yaml
 from stand_ins import own_folders
 
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
+from ansible_collections.hpcai.azure.plugins.module_utils._node.metrics.settings import Targets, read_settings
+
 from .conftest import LOCAL, Evaluate
 
 STEM = "node_exporter-1.9.0.linux-amd64"
@@ -164,6 +167,31 @@ def test_a_machine_of_its_own_gets_the_servers_programs_and_the_controller_only_
     assert [found[name]["jobs"] for name in ("ctl", "mon", "n0")] == [False, False, True]
     # Only the controller knows the machines of elastic sets, and Prometheus reads its targets from a local file.
     assert [found[name]["elastic"] for name in ("ctl", "mon", "n0")] == ["", "", ""]
+
+
+@pytest.mark.parametrize("port", [0, 9400], ids=["no dcgm-exporter", "dcgm-exporter"])
+def test_a_controller_that_monitors_writes_the_targets_of_elastic_sets(
+    tmp_path: pathlib.Path, evaluate: Evaluate, port: int
+) -> None:
+    folder = "/etc/hpcai/monitoring/targets"
+    hosts = {"all": {"hosts": {"ctl": LOCAL}, "children": {"hpcai_controller": {"hosts": {"ctl": {}}}}}}
+    asked = {"text": "{{ __monitoring_settings | to_json }}"}
+    values = evaluate("hpcai.azure.monitoring", hosts, asked, monitoring_dcgm_port=port, ansible_facts=FACTS)
+    (tmp_path / "etc/hpcai").mkdir(parents=True)
+    (tmp_path / "etc/hpcai/metrics.json").write_text(values["ctl"]["text"], encoding="utf-8")
+    found = read_settings(Root(str(tmp_path)))
+    assert found
+    assert found.elastic_targets == f"{folder}/elastic.json"
+    assert found.elastic_dcgm == (Targets(f"{folder}/elastic_dcgm.json", port) if port else None)
+
+
+def test_slurmdbd_is_queried_unless_accounting_is_off(evaluate: Evaluate) -> None:
+    """The play that monitors the cluster does not have the defaults of the role slurm."""
+    asked = {"accounting": "{{ __monitoring_settings.accounting }}"}
+    hosts = {"all": {"hosts": {"ctl": LOCAL}, "children": {"hpcai_controller": {"hosts": {"ctl": {}}}}}}
+    given: list[dict[str, Any]] = [{}, {"slurm_accounting": True}, {"slurm_accounting": False}]
+    found = [evaluate("hpcai.azure.monitoring", hosts, asked, ansible_facts=FACTS, **one) for one in given]
+    assert [one["ctl"]["accounting"] for one in found] == [True, True, False]
 
 
 def test_the_packages_of_ubuntu_22_get_only_options_that_they_know(evaluate: Evaluate) -> None:

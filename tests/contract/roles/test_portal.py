@@ -87,6 +87,8 @@ def by_host(evaluate: Evaluate) -> dict[str, dict[str, Any]]:
         "portal_monitoring_password": "secret",
         "portal_files": "/nowhere",
         "portal_refused_groups": ["linux admins"],
+        "portal_announcement": "Maintenance on Friday",
+        "portal_partitions": ["gpu"],
     }
     for name, known in {"old": {}, "other": {"python": "python3.10"}, "jammy13": {"system": "Ubuntu-22"}}.items():
         facts = {**hosts["login"]["facts"], "ansible_local": {"hpcai_portal": {"python": "python3", **known}}}
@@ -127,6 +129,18 @@ def test_the_first_login_node_runs_the_hub_and_compute_nodes_run_notebooks(by_ho
         "compute": ["notebooks"],
     }
     assert by_host["compute"]["address"] == "10.0.0.5"
+
+
+def test_nodes_get_all_files_of_the_portals_programs() -> None:
+    tasks = yaml.safe_load((ROLE / "tasks/programs.yml").read_text(encoding="utf-8"))
+    (copied,) = [task["loop"] for task in tasks if task["name"] == "Copy the portal's programs"]
+    assert copied == sorted(path.name for path in (ROLE / "files/hpcai_portal").glob("*.py"))
+
+
+def test_the_hub_gets_the_announcement_and_the_offered_partitions(by_host: dict[str, dict[str, Any]]) -> None:
+    for host, announcement, partitions in (("login", "", []), ("openid", "Maintenance on Friday", ["gpu"])):
+        settings = by_host[host]["settings"]
+        assert (settings["announcement"], settings["notebooks"]["partitions"]) == (announcement, partitions)
 
 
 def test_packages_and_python_depend_on_the_operating_system(by_host: dict[str, dict[str, Any]]) -> None:

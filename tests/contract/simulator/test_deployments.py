@@ -129,13 +129,128 @@ def test_only_the_incremental_mode_exists(simulator: Simulator) -> None:
     assert simulator.arm("POST", f"{KIND}/lab/validate", body).json()["error"]["code"] == "InvalidDeployment"
 
 
+def assigned(principal: str, *depends: str, **more: Any) -> dict[str, Any]:
+    """A role for a principal."""
+    properties = {"roleDefinitionId": stack.SECRETS_USER, "principalId": principal}
+    return (
+        stack.resource("Microsoft.Authorization/roleAssignments", stack.ASSIGNMENT, depends, properties=properties)
+        | more
+    )
+
+
+PRINCIPAL = f"[reference('{stack.IDENTITY}', '2023-01-31').principalId]"
+
+
+def test_a_reference_has_the_value_of_the_moment_when_the_resource_is_made(simulator: Simulator) -> None:
+    resources = [assigned(PRINCIPAL, stack.IDENTITY), plain("lab")]
+    assert simulator.arm("POST", f"{KIND}/lab/validate", stack.template(resources)).status_code == 200
+    deploy(simulator, resources)
+    identity = simulator.arm("GET", stack.IDENTITY).json()
+    (found,) = simulator.model.documents.of("Microsoft.Authorization/roleAssignments")
+    assert found.properties["principalId"] == identity["properties"]["principalId"]
+
+
+@pytest.mark.parametrize(
+    ("resources", "code"),
+    [
+        ([assigned(PRINCIPAL)], "ResourceNotFound"),
+        # Only dependsOn orders them.
+        ([plain("lab"), assigned(PRINCIPAL)], "ResourceNotFound"),
+        ([assigned(PRINCIPAL.replace("principalId", "nothing"), stack.IDENTITY), plain("lab")], "InvalidTemplate"),
+    ],
+)
+def test_a_reference_to_what_is_not_there_fails_its_resource(
+    simulator: Simulator, resources: list[dict[str, Any]], code: str
+) -> None:
+    assert failures(simulator, resources) == {stack.ASSIGNMENT: code}
+
+
+def test_the_validation_does_not_know_the_value_of_a_reference(simulator: Simulator) -> None:
+    space = {"addressSpace": {"addressPrefixes": [PRINCIPAL]}}
+    network = stack.resource("Microsoft.Network/virtualNetworks", "net", ("lab",), properties=space)
+    assert simulator.arm("POST", f"{KIND}/lab/validate", stack.template([plain("lab"), network])).status_code == 200
+    assert failures(simulator, [plain("lab"), network]) == {"net": "InvalidAddressPrefixFormat"}
+
+
+def test_a_reference_is_allowed_in_properties_only(simulator: Simulator) -> None:
+    error = invalid(simulator, [plain("lab"), plain("other", "lab") | {"tags": {"owner": PRINCIPAL}}])
+    assert "'reference' is not expected at this location" in error["message"]
+
+
+def nested(group: str, *resources: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """A deployment in a group, as a resource of a template."""
+    found: dict[str, Any] = {"type": "Microsoft.Resources/deployments", "apiVersion": "2022-09-01", "name": "inside"}
+    return found | {"resourceGroup": group, **stack.template(list(resources))} | more
+
+
+def at_subscription(simulator: Simulator, verb: str, *resources: dict[str, Any], **more: Any) -> Any:
+    """The answer to a deployment at the subscription."""
+    path, body = "/providers/Microsoft.Resources/deployments/all", stack.template(list(resources))
+    return simulator.arm("PUT" if not verb else "POST", path + verb, {"location": stack.LOCATION, **body, **more})
+
+
+def test_a_validation_at_the_subscription_checks_what_is_nested_in_a_new_group(simulator: Simulator) -> None:
+    group = {
+        "type": "Microsoft.Resources/resourceGroups",
+        "apiVersion": "2022-09-01",
+        "name": "new",
+        "location": "westeurope",
+    }
+    inside = nested("new", plain("a"), plain("b", "a"), dependsOn=[f"{stack.GROUP_ID.rpartition('/')[0]}/new"])
+    assert at_subscription(simulator, "/validate", group, inside).status_code == 200
+    assert "new" not in simulator.model.resource_groups
+
+    kinds = ("Microsoft.ManagedIdentity/userAssignedIdentities", "Microsoft.Resources/resourceGroups")
+    simulator.model.limits.change({"policies": [{"name": f"no-{kind}", "type": kind} for kind in kinds]})
+    error = at_subscription(simulator, "/validate", group, inside).json()["error"]
+    assert error["code"] == "InvalidTemplateDeployment"
+    assert [one["code"] for one in error["details"]] == ["RequestDisallowedByPolicy"] * 3
+    assert [one["target"].rpartition("/")[2] for one in error["details"]] == ["new", "a", "b"]
+
+
+def test_a_nested_deployment_needs_its_group(simulator: Simulator) -> None:
+    error = at_subscription(simulator, "/validate", nested("new", plain("a"))).json()["error"]
+    assert [one["code"] for one in error["details"]] == ["ResourceGroupNotFound"]
+
+
+@pytest.mark.parametrize("verb", ["", "/whatIf"])
+def test_a_nested_deployment_is_only_validated(simulator: Simulator, verb: str) -> None:
+    error = at_subscription(simulator, verb, nested(stack.GROUP, plain("a"))).json()["error"]
+    assert "only validates nested deployments: inside" in error["message"]
+    assert not simulator.model.deployments
+
+
+def test_a_deployment_has_a_location_only_where_its_scope_has_none(simulator: Simulator) -> None:
+    inside = nested(stack.GROUP, plain("a"))
+    answers = [
+        at_subscription(simulator, "/validate", location=None),
+        at_subscription(simulator, "/validate", {**inside, "resourceGroup": None}),
+        at_subscription(simulator, "/validate", {**inside, "location": stack.LOCATION}),
+        simulator.arm("POST", f"{KIND}/lab/validate", {"location": stack.LOCATION, **stack.template([])}),
+    ]
+    assert [answer.json()["error"]["code"] for answer in answers] == ["InvalidDeployment"] * 4
+    required, at_group = "must be specified for '{}'", "is not allowed for '{}' at resource group scope"
+    texts = [required.format("all"), required.format("inside"), at_group.format("inside"), at_group.format("lab")]
+    for answer, text in zip(answers, texts, strict=True):
+        assert f"The 'location' property {text}" in answer.json()["error"]["message"]
+
+
+def test_a_policy_can_deny_a_resource_group(simulator: Simulator) -> None:
+    policy = {"name": "owner", "type": "Microsoft.Resources/resourceGroups", "path": "tags.owner"}
+    simulator.model.limits.change({"policies": [policy]})
+    body: dict[str, Any] = {"location": stack.LOCATION}
+    refused = simulator.arm("PUT", "/resourceGroups/new", body)
+    assert refused.json()["error"]["code"] == "RequestDisallowedByPolicy"
+    assert simulator.arm("PUT", "/resourceGroups/new", {**body, "tags": {"owner": "me"}}).status_code == 201
+
+
 def test_resources_are_made_in_the_order_of_their_dependencies(simulator: Simulator) -> None:
     deploy(simulator, [plain("c", "b"), plain("b", stack.rid(plain("a")["type"], "a")), plain("a"), plain("[[d]")])
     assert list(states(simulator)) == ["a", "b", "c", "[d]"]
 
 
 def test_names_nested_resources_and_symbols_are_understood(simulator: Simulator) -> None:
-    account, inner = stack.services()[3], {"type": "fileServices", "apiVersion": "2024-03-01", "name": "default"}
+    account, inner = stack.services()[3], {"type": "fileServices", "apiVersion": "2023-05-01", "name": "default"}
     account["resources"] = [inner | {"dependsOn": ["labstore"], "properties": {}}]
     old = {
         "type": "Microsoft.Storage/storageAccounts/providers/locks",

@@ -277,6 +277,18 @@ def test_jobs_have_a_private_tmp_if_their_namespace_can_be_mounted(
     assert because in found.private_tmp_because
 
 
+def test_the_fault_of_linux_6_18_is_found(tmp_path: Path) -> None:
+    """With the real unshare and taskset, on this host's kernel."""
+    release = tuple(int(number) for number in os.uname().release.split(".")[:2])
+    if release > (6, 18):
+        pytest.skip(f"whether Linux {release[0]}.{release[1]} has the fault is not known")
+    if subprocess.run(["unshare", "--mount", "true"], capture_output=True, check=False).returncode:
+        pytest.skip("this user may not make mount namespaces")
+    found = abilities.probe(tmp_path)
+    assert found.private_tmp is (release < (6, 18) or len(os.sched_getaffinity(0)) == 1), found.private_tmp_because
+    assert found.private_tmp or found.private_tmp_because.endswith("/namespace failed: Invalid argument")
+
+
 @pytest.mark.parametrize(
     ("given", "chosen"), [(None, "trixie"), ("", "trixie"), ("trixie", "trixie"), ("bookworm", "bookworm")]
 )

@@ -66,7 +66,7 @@ class Azure:
         """The ids of a stack's resources."""
         return Names(stack_of(stated or smallest(), self.simulator.subscription_id))
 
-    def get(self, resource_id: str, version: str = "2024-05-01") -> dict[str, Any]:
+    def get(self, resource_id: str, version: str = "") -> dict[str, Any]:
         """A resource, which must exist."""
         answer = self.simulator.arm("GET", resource_id, version=version)
         assert answer.status_code == 200, answer.text
@@ -74,11 +74,11 @@ class Azure:
 
     def exists(self, resource_id: str) -> bool:
         """Whether a resource exists."""
-        return self.simulator.arm("GET", resource_id, version="2024-05-01").status_code == 200
+        return self.simulator.arm("GET", resource_id).status_code == 200
 
     def put(self, resource_id: str, body: dict[str, Any]) -> None:
         """Make or change a resource by hand, as somebody else."""
-        answer = self.simulator.arm("PUT", resource_id, body, version="2024-05-01")
+        answer = self.simulator.arm("PUT", resource_id, body)
         assert answer.status_code < 300, answer.text
 
     def sent(self) -> list[tuple[str, str]]:

@@ -6,12 +6,15 @@
 
 from __future__ import annotations
 
+import re
+import uuid
 from typing import Any
 
 import pytest
 
 from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.errors import InventoryError
 from ansible_collections.hpcai.azure.plugins.plugin_utils._stack import resource as kinds
+from ansible_collections.hpcai.azure.plugins.plugin_utils._stack.data import ROLES
 
 from .cloud import Azure, smallest
 
@@ -25,13 +28,16 @@ def foreign_group(azure: Azure, name: str) -> str:
     return group
 
 
-def hub(azure: Azure) -> str:
-    """Make a network of another team, and return its id."""
+def hub(azure: Azure, **endpoints: list[str]) -> str:
+    """Make a network of another team, and return its id.
+
+    :param endpoints: services for which a subnet has service endpoints, if not for both that a stack needs.
+    """
     network = f"{foreign_group(azure, 'hub')}/providers/Microsoft.Network/virtualNetworks/spoke"
-    subnets = [
-        {"name": name, "properties": {"addressPrefix": prefix}}
-        for name, prefix in (("services", "10.1.0.0/24"), ("batch", "10.1.4.0/22"))
-    ]
+    subnets = []
+    for name, prefix in (("services", "10.1.0.0/24"), ("batch", "10.1.4.0/22")):
+        services = [{"service": one} for one in endpoints.get(name, ["Microsoft.KeyVault", "Microsoft.Storage.Global"])]
+        subnets.append({"name": name, "properties": {"addressPrefix": prefix, "serviceEndpoints": services}})
     properties = {"addressSpace": {"addressPrefixes": ["10.1.0.0/16"]}, "subnets": subnets}
     azure.put(network, {"location": LOCATION, "properties": properties})
     return network
@@ -63,6 +69,21 @@ def test_adopted_network_is_untouched_by_present_and_absent(azure: Azure) -> Non
     assert after == before
 
 
+def test_missing_right_on_an_adopted_network_is_explained(azure: Azure) -> None:
+    network = hub(azure)
+    azure.simulator.limits.permissions = [
+        {"actions": ["*"], "notActions": ["Microsoft.Network/virtualNetworks/subnets/join/action"]}
+    ]
+    wanted = smallest(
+        network={"adopt": network, "subnets": {"cluster": "services", "compute": "batch"}},
+        controller={"private_ip": "10.1.0.9"},
+    )
+    with pytest.raises(
+        InventoryError, match=r"LinkedAuthorizationFailed: .*/subnets/(services|batch)' .*preflight shows"
+    ):
+        azure.run(wanted)
+
+
 def test_adopted_network_that_does_not_exist_is_refused_before_the_first_write(azure: Azure) -> None:
     network = hub(azure)
     azure.simulator.clear()
@@ -73,6 +94,69 @@ def test_adopted_network_that_does_not_exist_is_refused_before_the_first_write(a
     with pytest.raises(InventoryError, match=r"virtualNetworks/spoke2 is adopted, and does not exist"):
         azure.run(wanted)
     assert azure.sent() == []
+
+
+def test_adopted_subnet_without_service_endpoints_is_refused_before_the_first_write(azure: Azure) -> None:
+    network = hub(azure, services=["Microsoft.Sql", "Microsoft.KeyVault"], batch=[])
+    azure.simulator.clear()
+    wanted = smallest(
+        network={"adopt": network, "subnets": {"cluster": "services", "compute": "batch"}},
+        controller={"private_ip": "10.1.0.9"},
+    )
+    with pytest.raises(InventoryError, match=r"subnet batch has no service endpoint for Microsoft\.KeyVault ") as no:
+        azure.run(wanted)
+    assert f"--ids {network}/subnets/batch --service-endpoints Microsoft.KeyVault Microsoft.Storage." in str(no.value)
+    # The command replaces the list, so it must name what the subnet has.
+    also = f"--ids {network}/subnets/services --service-endpoints Microsoft.Sql Microsoft.KeyVault Microsoft.Storage."
+    assert also in str(no.value)
+    assert azure.sent() == []
+
+    # Without a vault and an account of the stack's own, there is no firewall with rules for the subnets.
+    central = Central(azure)
+    central.make_key()
+    azure.run({**central.stated, "network": wanted["network"], "controller": wanted["controller"]})
+
+
+def hub_zone(azure: Azure, network: str) -> str:
+    """Make the private DNS zone for shares that another team has for its network, and return its id."""
+    zone = f"{network.partition('/providers/')[0]}/providers/{kinds.DNS_ZONE}/privatelink.file.core.windows.net"
+    azure.put(zone, {"location": "global"})
+    link = {"registrationEnabled": False, "virtualNetwork": {"id": network}}
+    azure.put(f"{zone}/virtualNetworkLinks/hub", {"location": "global", "properties": link})
+    return zone
+
+
+def test_adopted_zone_of_shares_is_untouched_by_present_and_absent(azure: Azure) -> None:
+    network = hub(azure)
+    zone = hub_zone(azure, network)
+    wanted = smallest(
+        network={"adopt": network, "subnets": {"cluster": "services", "compute": "batch", "endpoints": "services"}},
+        controller={"private_ip": "10.1.0.9"},
+        shared_home={"source": "azure_files", "size_gib": 512, "dns_zone": zone},
+    )
+    azure.simulator.clear()
+    azure.run(wanted)
+    assert azure.run(wanted)["changed"] is False
+    configs = azure.get(f"{azure.names(wanted).home_endpoint}/privateDnsZoneGroups/default")["properties"]
+    assert [one["properties"]["privateDnsZoneId"] for one in configs["privateDnsZoneConfigs"]] == [zone]
+    result = azure.run(wanted, state="absent", data=[azure.names(wanted).home_account.rsplit("/", 1)[-1]])
+
+    assert zone not in result["deleted"]
+    assert azure.exists(zone)
+    assert azure.exists(f"{zone}/virtualNetworkLinks/hub")
+    assert not [path for _method, path in azure.sent() if "/resourcegroups/hub" in path.lower()]
+
+
+def test_second_zone_of_shares_for_a_network_is_explained(azure: Azure) -> None:
+    network = hub(azure)
+    hub_zone(azure, network)
+    wanted = smallest(
+        network={"adopt": network, "subnets": {"cluster": "services", "compute": "batch", "endpoints": "services"}},
+        controller={"private_ip": "10.1.0.9"},
+        shared_home={"source": "azure_files", "size_gib": 512},
+    )
+    with pytest.raises(InventoryError, match=r"multiple zones with overlapping namespaces.*shared_home\.dns_zone"):
+        azure.run(wanted)
 
 
 def test_adopted_group_is_used(azure: Azure) -> None:
@@ -186,3 +270,43 @@ def test_adopted_resource_that_does_not_exist_is_refused_before_the_first_write(
     with pytest.raises(InventoryError, match=f"/{name} is adopted, and does not exist: "):
         azure.run(central.stated)
     assert azure.sent() == []
+
+
+def assign(azure: Azure, command: str) -> str:
+    """Do what a command for the owner of an adopted resource does. Returns the id of the role assignment."""
+    role, principal, scope = re.findall(r"--role '(.+)' --assignee-object-id (\S+) .* --scope (\S+)$", command)[0]
+    assignment = f"{scope}/providers/{kinds.ROLE_ASSIGNMENT}/{uuid.uuid4()}"
+    definition = f"/subscriptions/{azure.simulator.subscription_id}/providers/{kinds.ROLE}/{ROLES[role]}"
+    properties = {"roleDefinitionId": definition, "principalId": principal, "principalType": "ServicePrincipal"}
+    azure.put(assignment, {"properties": properties})
+    return assignment
+
+
+def test_roles_that_owners_gave_to_deleted_identities_are_named(azure: Azure) -> None:
+    central = Central(azure)
+    central.make_key()
+    wanted = {**central.stated, "identities": {}}
+    azure.run(wanted)
+    # From the second run on, the commands contain the ids of the new principals.
+    commands = azure.run(wanted)["role_assignments"]
+    assigned = [assign(azure, one) for one in commands[:3]]
+    of_others = assign(azure, re.sub(r"object-id \S+", f"object-id {uuid.uuid4()}", commands[3]))
+
+    (note,) = azure.run(wanted, check=True, state="absent")["notes"]
+    assert note.startswith("Owners of storageAccounts/models, vaults/keys/secrets/munge-key gave roles to identities ")
+    assert note.partition("az role assignment delete --ids ")[2].split() == assigned
+    assert azure.run(wanted, state="absent")["notes"] == [note]
+    assert all(azure.exists(one) for one in (*assigned, of_others))
+    assert azure.run(wanted, state="absent")["notes"] == []
+
+
+def test_roles_that_cannot_be_listed_are_named_as_possible(azure: Azure) -> None:
+    central = Central(azure)
+    central.make_key()
+    wanted = {**central.stated, "identities": {}}
+    azure.run(wanted)
+    azure.simulator.faults.add(match="GET .*/storageAccounts/models/.*/roleAssignments", action="status", status=403)
+
+    (note,) = azure.run(wanted, state="absent")["notes"]
+    assert note.startswith("On storageAccounts/models, owners may have given roles to identities that this deletes: ")
+    assert "Microsoft.Authorization/roleAssignments/read" in note

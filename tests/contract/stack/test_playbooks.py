@@ -221,14 +221,16 @@ def test_teardown_does_not_ask_another_cluster_about_jobs(operator: Operator, az
 
 
 def test_preflight_stops_provision_before_the_first_write(operator: Operator, azure: Azure) -> None:
-    azure.simulator.limits.change({"quotas": {"standardNDASv4_A100Family": 0}})
+    policy = {"name": "no-nat", "type": "Microsoft.Network/natGateways"}
+    azure.simulator.limits.change({"quotas": {"standardNDASv4_A100Family": 0}, "policies": [policy]})
     done = operator.run("provision")
 
     assert done.returncode != 0
     assert "Preflight of hpcai" in done.stdout
     assert "Cost: unknown, because there is no price file." in done.stdout
-    assert "Preflight ends with fail of quota." in words(done)
+    assert "Preflight ends with fail of quota, policies." in words(done)
     assert azure.sent() == []
+    azure.simulator.limits.change({"policies": []})
     # A scale set starts empty, so Azure makes it without quota.
     assert changed(operator.run("provision", "-e", "provision_preflight=false")) == 1
 

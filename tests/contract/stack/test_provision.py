@@ -344,27 +344,6 @@ def test_simulator_answers_with_published_fields_about_everything_that_a_stack_h
         assert schema.published(kinds.kind_of(one), answer) == answer, one
 
 
-def test_two_stacks_of_one_name_in_two_groups_do_not_meet(azure: Azure) -> None:
-    keys: dict[str, Any] = {"storage": {"containers": []}, "shared_home": {"source": "none"}}
-    first, second = (smallest(group={"name": name}, **keys) for name in ("one", "two"))
-    owners = {azure.run(wanted)["owner"] for wanted in (first, second)}
-    azure.run(first, state="absent")
-
-    assert len(owners) == 2
-    assert azure.run(second)["changed"] is False
-    assert not azure.exists(azure.names(first).controller)
-
-
-def test_foreign_group_of_the_same_name_is_refused(azure: Azure) -> None:
-    group = f"/subscriptions/{azure.simulator.subscription_id}/resourceGroups/hpcai"
-    azure.put(group, {"location": "southcentralus", "tags": {"hpcai_stack": "hpcai/another"}})
-    azure.simulator.clear()
-
-    with pytest.raises(InventoryError, match="its tag hpcai_stack is hpcai/another"):
-        azure.run()
-    assert azure.sent() == []
-
-
 def test_progress_names_the_resources(
     azure: Azure, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

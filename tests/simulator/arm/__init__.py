@@ -31,6 +31,7 @@ from simulator.arm import (
     scale_sets,
     set_instances,
     storage,
+    versions,
 )
 from simulator.arm.context import Context, context
 from simulator.arm.errors import ArmError, refusal, subscription_not_found
@@ -144,6 +145,7 @@ def _check_request() -> None:
             "InvalidApiVersionParameter",
             f"The api-version '{version}' is invalid. The supported versions are of the form 'yyyy-MM-dd'.",
         )
+    versions.check(versions.type_of(request.method, request.path), version)
     subscription = (request.view_args or {}).get("subscription")
     if subscription is not None and subscription.lower() != context().model.subscription.lower():
         raise subscription_not_found(subscription)

@@ -27,7 +27,7 @@ def _scope(kind: str) -> str:
 @blueprint.get(f"{SUBSCRIPTION}/<path:rest>{AUTHORIZATION}/permissions")
 def list_permissions(subscription: str, rest: str = "") -> Response:
     """The caller's rights at a scope."""
-    return many([encode(item) for item in context().model.limits.permissions], None)
+    return many([encode(item) for item in roles.permissions_at(context().model, _scope("permissions"))], None)
 
 
 @blueprint.get(f"{SUBSCRIPTION}{AUTHORIZATION}/roledefinitions")

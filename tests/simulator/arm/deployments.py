@@ -16,11 +16,11 @@ from simulator.arm.errors import ArmError
 from simulator.arm.longrunning import accepted, answer_for
 from simulator.arm.provision import deploying, rights, templates, whatif
 from simulator.arm.provision.deploying import Deployment
+from simulator.arm.provision.targets import DEPLOYMENTS as KIND
 from simulator.arm.provision.templates import Step
 from simulator.operations import Operation
 
 blueprint = Blueprint("deployments", __name__)
-KIND = "Microsoft.Resources/deployments"
 AT_SUBSCRIPTION = f"/subscriptions/<subscription>/providers/{KIND.lower()}"
 AT_GROUP = f"/subscriptions/<subscription>/resourcegroups/<group>/providers/{KIND.lower()}"
 
@@ -52,8 +52,15 @@ def _find(group: str | None, name: str) -> Deployment:
     return found
 
 
-def _read(group: str | None) -> tuple[dict[str, Any], list[Step]]:
-    return templates.parse(_scope(group), request.get_json(silent=True))
+def _read(group: str | None, *, nested: bool = False) -> tuple[dict[str, Any], list[Step]]:
+    """The template of a request and its resources, with ``nested`` also those of nested deployments."""
+    scope, sent = _scope(group), request.get_json(silent=True)
+    template, steps = templates.parse(scope, sent)
+    templates.check_location(scope, _own_name(), sent)
+    inner = [step.place.name for step in steps if step.place.kind == KIND]
+    if inner and not nested:
+        raise templates.invalid(f"this simulator only validates nested deployments: {inner[0]}")
+    return template, steps
 
 
 def _location(group: str | None) -> str:
@@ -69,7 +76,7 @@ def _encode(payload: dict[str, Any]) -> bytes:
 @blueprint.post(f"{AT_GROUP}/<name>/validate")
 def validate(subscription: str, name: str, group: str | None = None) -> Response:
     """Check a template without making anything."""
-    template, steps = _read(group)
+    template, steps = _read(group, nested=True)
     rights.check_action(context(), f"{KIND}/validate/action", _scope(group))
     deploying.validate(context(), _own_name(), steps)
     shown = Deployment(_id(group, _own_name()), _own_name(), group or "", "", template, steps, {})

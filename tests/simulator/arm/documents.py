@@ -108,27 +108,19 @@ def show_group(subscription: str, group: str) -> Response:
 @blueprint.route(GROUP, methods=["PUT", "PATCH"])
 def put_group(subscription: str, group: str) -> Response:
     """Make a resource group, or change its tags, which are replaced."""
-    wanted = schema.cleaned(GROUPS, body())
     name, model = path().rstrip("/").rpartition("/")[2], context().model
+    azure_id = f"/subscriptions/{model.subscription}/resourceGroups/{name}"
     found = model.resource_groups.get(group)
-    rights.check_action(context(), f"{GROUPS}/write", f"/subscriptions/{model.subscription}/resourceGroups/{name}")
     if request.method == "PATCH":
+        wanted = schema.cleaned(GROUPS, body())
+        rights.check_action(context(), f"{GROUPS}/write", azure_id)
         if found is None:
             raise group_not_found(name)
         found.tags = dict(wanted.get("tags", found.tags))
         return one(encode(group_payload(found)))
-    location = str(wanted.get("location") or "").replace(" ", "").lower()
-    if not location:
-        raise ArmError(400, "LocationRequired", "The location property is required for this definition.")
+    wanted = changes.check_group(context(), Target(azure_id, GROUPS, name, name, "", ""), body())
     if found is None:
-        return one(encode(group_payload(model.add_group(name, location, wanted.get("tags")))), 201)
-    if found.location.lower() != location:
-        raise ArmError(
-            409,
-            "InvalidResourceGroupLocation",
-            f"Invalid resource group location '{location}'. The Resource group already exists in location "
-            f"'{found.location}'.",
-        )
+        return one(encode(group_payload(model.add_group(name, wanted["location"], wanted.get("tags")))), 201)
     found.tags = dict(wanted.get("tags") or {})
     return one(encode(group_payload(found)))
 

@@ -93,7 +93,7 @@ def _refused(account: str) -> Response | None:
     closed = found.properties.get("publicNetworkAccess") == "Disabled"
     if closed or (rules["defaultAction"] == "Deny" and model.limits.caller_address not in allowed):
         return _error(403, "AuthorizationFailure")
-    if not roles.allows(model.limits.permissions, READ, "dataActions"):
+    if not roles.allows(roles.permissions_at(model, found.id), READ, "dataActions"):
         return _error(403, "AuthorizationPermissionMismatch")
     return None
 

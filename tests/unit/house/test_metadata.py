@@ -54,6 +54,49 @@ def test_the_guide_lists_every_module_as_public_or_internal(repository: pathlib.
     assert sorted(internal) == sorted(name for name, is_internal in documented.items() if is_internal)
 
 
+def plugins_of(repository: pathlib.Path, kind: str) -> set[str]:
+    """The modules or the plugins of a kind that users can name. Files of filters contain several filters."""
+    pattern = "plugins/filter/*.yml" if kind == "filter" else f"plugins/{kind}/*.py"
+    return {path.stem for path in repository.glob(pattern)}
+
+
+def test_each_released_plugin_exists_or_has_a_tombstone(repository: pathlib.Path, runtime: Any) -> None:
+    changes = yaml.safe_load((repository / "changelogs/changelog.yaml").read_text(encoding="utf-8"))
+    released: set[tuple[str, str]] = set()
+    for release in changes["releases"].values():
+        for kind, listed in {"modules": release.get("modules", ()), **release.get("plugins", {})}.items():
+            released |= {(kind, item["name"]) for item in listed}
+    assert len(released) > 40
+    gone = {(kind, name) for kind, name in released if name not in plugins_of(repository, kind)}
+    tombstones = {
+        (kind, name)
+        for kind, plugins in runtime["plugin_routing"].items()
+        for name, routing in plugins.items()
+        if "tombstone" in routing
+    }
+    assert tombstones == gone
+
+
+def test_each_tombstone_names_an_existing_replacement_and_a_release(repository: pathlib.Path, runtime: Any) -> None:
+    tombstones = [
+        routing["tombstone"] for plugins in runtime["plugin_routing"].values() for routing in plugins.values()
+    ]
+    existing = plugins_of(repository, "modules") | plugins_of(repository, "filter")
+    for tombstone in tombstones:
+        named = re.findall(r"hpcai\.azure\.(\w+)", tombstone["warning_text"])
+        assert named, tombstone
+        assert set(named) <= existing, tombstone
+    galaxy = yaml.safe_load((repository / "galaxy.yml").read_text(encoding="utf-8"))
+    versions = {tuple(map(int, tombstone["removal_version"].split("."))) for tombstone in tombstones}
+    assert max(versions) <= tuple(map(int, galaxy["version"].split(".")))
+
+
+def test_no_module_and_filter_share_a_name(repository: pathlib.Path) -> None:
+    modules, filters = plugins_of(repository, "modules"), plugins_of(repository, "filter")
+    assert len(filters) > 15
+    assert modules & filters == set()
+
+
 def test_minimum_versions_are_those_tested_as_oldest(repository: pathlib.Path) -> None:
     minimum = pins(repository / "requirements.txt", ">=")
     oldest = pins(repository / "tests/setup/constraints-oldest.txt", "==")

@@ -18,6 +18,7 @@ import yaml
 from ansible_collections.hpcai.azure.plugins.module_utils._node.cli.main import NAMES
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.tools import services
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.tools.units import BOOT_UNITS
+from simulator.suite import SUITES
 
 GUIDES = "docs/docsite/rst"
 LONGEST_README = 200
@@ -69,6 +70,20 @@ def roles_in(repository: pathlib.Path, playbook: str) -> set[str]:
     """The roles that a playbook runs."""
     text = (repository / "playbooks" / playbook).read_text(encoding="utf-8")
     return set(re.findall(r"^ +name: hpcai\.azure\.(\w+)$", text, re.MULTILINE))
+
+
+def test_the_readme_names_the_releases_of_the_tests_nodes_and_of_jupyterhub(
+    readme: str, repository: pathlib.Path
+) -> None:
+    (nodes,) = re.findall(r"^\| nodes, in containers with systemd \| (.*?) \|", readme, re.MULTILINE)
+    named = re.findall(r"(?:^|\. )(Debian \d+) with Slurm ([\d.]+):", nodes)
+    # The patch release is only in the evidence.
+    assert [f"{system}, Slurm {slurm}" for system, slurm in named] == [
+        versions.rpartition(".")[0] for versions in SUITES.values()
+    ]
+    requirements = (repository / "roles/portal/files/requirements.txt").read_text(encoding="utf-8")
+    (release,) = re.findall(r"^jupyterhub==(\d+\.\d+)", requirements, re.MULTILINE)
+    assert f" JupyterHub {release}: " in nodes
 
 
 def test_the_readme_is_short(readme: str) -> None:

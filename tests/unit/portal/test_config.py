@@ -91,6 +91,18 @@ def test_with_openid_the_provider_decides_and_the_rules_still_apply() -> None:
     assert made["OpenIdUsers"]["domain"] == "example.org"
 
 
+def test_the_login_page_shows_the_announcement() -> None:
+    assert applied()["JupyterHub"]["template_vars"] == {}
+    # The name of JupyterHub's login page for it.
+    assert applied(announcement="Friday")["JupyterHub"]["template_vars"] == {"announcement_login": "Friday"}
+
+
+def test_only_the_chosen_partitions_are_offered() -> None:
+    assert applied()["SlurmNotebook"]["only_partitions"] == []
+    notebooks = {**settings()["notebooks"], "partitions": ["gpu"]}
+    assert applied(notebooks=notebooks)["SlurmNotebook"]["only_partitions"] == ["gpu"]
+
+
 def test_neither_hub_nor_proxy_end_notebooks_when_they_stop() -> None:
     made = applied()
     assert made["JupyterHub"]["cleanup_servers"] is False
@@ -108,7 +120,9 @@ def test_the_hub_listens_only_at_its_private_address() -> None:
 def test_notebooks_get_the_settings_and_nothing_of_the_hubs_environment() -> None:
     made = applied()
     assert made["Spawner"]["env_keep"] == []
-    assert made["Spawner"]["start_timeout"] == 1800
+    # The spawner itself ends the wait in the queue, with a message.
+    assert made["SlurmNotebook"]["wait_minutes"] == 30
+    assert made["Spawner"]["start_timeout"] > 30 * 60
     assert made["SlurmNotebook"]["ports"] == [21000, 21999]
     assert made["SlurmNotebook"]["notebook_arguments"] == ["--idle-minutes=120"]
 

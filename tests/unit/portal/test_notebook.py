@@ -67,11 +67,19 @@ def test_the_environment_is_the_users_own() -> None:
     assert env["PATH"]
 
 
+def test_srun_in_a_notebook_passes_on_all_variables() -> None:
+    # As sbatch sets it, because the portal gives it --export=JUPYTERHUB_API_TOKEN,...
+    given = {"SLURM_EXPORT_ENV": "JUPYTERHUB_API_TOKEN", "SLURM_JOB_ID": "7", "OMP_NUM_THREADS": "4"}
+    env = notebook.environment(given, ACCOUNT, "/tmp/f", 21005)
+    assert "SLURM_EXPORT_ENV" not in env
+    assert (env["SLURM_JOB_ID"], env["OMP_NUM_THREADS"]) == ("7", "4")
+
+
 def test_a_container_kernel_runs_in_the_same_job() -> None:
     made = notebook.kernel("nvcr.io#nvidia/pytorch:25.04-py3", "/tmp/f", "/home/alice", "8")
     argv = made["argv"]
     assert isinstance(argv, list)
-    assert argv[:2] == ["/usr/bin/srun", "--overlap"]
+    assert argv[:4] == ["/usr/bin/env", "--unset=JUPYTERHUB_API_TOKEN", "/usr/bin/srun", "--overlap"]
     assert "--container-image=nvcr.io#nvidia/pytorch:25.04-py3" in argv
     assert "--container-mounts=/home/alice:/home/alice,/tmp/f:/tmp/f" in argv
     assert argv[-1] == "{connection_file}"

@@ -135,6 +135,15 @@ def test_the_remark_shows_pytests_counts() -> None:
     assert outcome.remark == "12 passed, 1 skipped"
 
 
+@pytest.mark.parametrize(("shown", "remark"), [(True, "enroot and pyxis: stand-ins"), (False, "")])
+def test_the_remark_shows_the_last_line_of_steps_that_say_what_they_use(shown: bool, remark: str) -> None:
+    step = shell("stand-ins", "echo compiled; echo enroot and pyxis: stand-ins")
+    (outcome,) = run_checks.run_all([dataclasses.replace(step, shows_last_line=shown)])
+    assert outcome.remark == remark
+    # The folder of enroot and pyxis has stand-ins unless somebody gives their files.
+    assert [each.shows_last_line for each in STEPS if each.name == "stand-ins"] == [True]
+
+
 def test_a_step_with_only_skipped_tests_is_skipped() -> None:
     (outcome,) = run_checks.run_all([shell("nodes", "echo '===== 3 skipped in 0.21s ====='")])
     assert outcome.verdict == "skipped"
@@ -348,6 +357,20 @@ def test_clusters_of_steps_that_run_at_the_same_time_have_different_names_ports_
     assert shared == []
 
 
+def full_run(commit: str, how: str = "", result: str = "passed, 42 steps") -> str:
+    """The row of docs/evidence.md about a run of `make test-all`."""
+    return f"| `make test-all` | fresh clone of {commit}, 2 CPUs{how} | x | x | 2026-11-28 | {result} | `make` |\n"
+
+
+@pytest.mark.parametrize(
+    ("how", "result"),
+    [(", ended by hand", "passed"), ("", "Passed; 2 failures"), ("", "passed; not run: site"), ("", "1 of 2 steps")],
+)
+def test_a_full_run_in_which_not_every_step_passed_does_not_count(how: str, result: str) -> None:
+    assert run_checks.passed_commit(full_run("1234567")) == "1234567"
+    assert run_checks.passed_commit(full_run("1234567", how, result)) == ""
+
+
 def test_a_step_is_omitted_only_if_its_files_are_unchanged(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -368,16 +391,17 @@ def test_a_step_is_omitted_only_if_its_files_are_unchanged(
     # At first no full run is recorded, then one is.
     assert not run_checks.is_omitted(step)
     commit = git("rev-parse", "--short=7", "HEAD")
-    evidence.write_text(f"| `make test-all` | fresh clone of {commit}, 2 CPUs | x |\n")
+    evidence.write_text(full_run(commit))
     assert run_checks.is_omitted(step)
     assert commit in capsys.readouterr().out
     watched.write_text("y\n")
     assert not run_checks.is_omitted(step)
     # A clone without that commit, and a step that watches no files.
-    evidence.write_text("| `make test-all` | fresh clone of 1234567, 2 CPUs | x |\n")
+    evidence.write_text(full_run("1234567"))
     assert not run_checks.is_omitted(step)
     assert not run_checks.is_omitted(shell("unit", "true"))
 
 
 def test_docs_evidence_records_the_last_full_run() -> None:
-    assert run_checks.FULL_RUN.search((REPOSITORY / "docs/evidence.md").read_text(encoding="utf-8"))
+    evidence = (REPOSITORY / "docs/evidence.md").read_text(encoding="utf-8")
+    assert re.search(r"^\| `make test-all` \| [^|]*\b[0-9a-f]{7,40}\b", evidence, re.MULTILINE)

@@ -19,7 +19,7 @@ from ..health import record
 from ..health.check import WARN, Finding, Reading
 from ..machine.atomic import make_operators_folder, write_file
 from ..machine.root import Root
-from .run import Done
+from .run import JudgedRun
 
 SCHEMA = 1
 ROOTS_FOLDER = "/var/lib/hpcai/bench"
@@ -44,7 +44,7 @@ def folder_for(given: str | None) -> str:
 
 
 @dataclass(frozen=True)
-class Kept:
+class StoredResult:
     """A result that was kept.
 
     :ivar nodes: how many nodes took part.
@@ -57,23 +57,23 @@ class Kept:
     readings: tuple[Reading, ...]
 
 
-def read(root: Root, folder: str, node: str) -> list[Kept]:
+def read(root: Root, folder: str, node: str) -> list[StoredResult]:
     """Return the results of a node, the oldest first; lines that cannot be read are left out."""
-    return [one for line in (root.text(_path(folder, node)) or "").splitlines() if (one := _kept(line))]
+    return [one for line in (root.text(_path(folder, node)) or "").splitlines() if (one := _stored_result(line))]
 
 
-def _kept(line: str) -> Kept | None:
+def _stored_result(line: str) -> StoredResult | None:
     try:
         held = json.loads(line)
         if held["schema"] != SCHEMA:
             return None
         readings = tuple(Reading(**reading) for reading in held["readings"])
-        return Kept(held["time"], held["benchmark"], held["verdict"], int(held["nodes"]), readings)
+        return StoredResult(held["time"], held["benchmark"], held["verdict"], int(held["nodes"]), readings)
     except (ValueError, LookupError, TypeError):
         return None
 
 
-def keep(root: Root, folder: str, done: Iterable[Done]) -> None:
+def keep(root: Root, folder: str, done: Iterable[JudgedRun]) -> None:
     """Add results to the files of their nodes.
 
     :raises OSError: a file cannot be written.
@@ -98,7 +98,7 @@ def _path(folder: str, node: str) -> str:
     return f"{folder}/{node}.jsonl"
 
 
-def _line(done: Done) -> str:
+def _line(done: JudgedRun) -> str:
     result = done.result
     held: dict[str, Any] = {
         "schema": SCHEMA,
@@ -113,7 +113,7 @@ def _line(done: Done) -> str:
     return json.dumps(held)
 
 
-def trend(done: Done, earlier: Sequence[Kept]) -> Finding | None:
+def trend(done: JudgedRun, earlier: Sequence[StoredResult]) -> Finding | None:
     """Return a warning if a value is worse than the median of earlier values of the same kind.
 
     :param earlier: results of the run's first node.
@@ -140,7 +140,7 @@ def trend(done: Done, earlier: Sequence[Kept]) -> Finding | None:
     return Finding(WARN, worst[1], worst[2], "Compare the nodes, and look for changes since: driver, image, clocks")
 
 
-def _value_of(kept: Kept, reading: Reading) -> float | None:
+def _value_of(kept: StoredResult, reading: Reading) -> float | None:
     for one in kept.readings:
         if (one.name, one.device, one.unit) == (reading.name, reading.device, reading.unit):
             return None if isinstance(one.value, str) else float(one.value)

@@ -40,7 +40,7 @@ class NoNodes(ValueError):
 
 
 @dataclass(frozen=True)
-class Done:
+class JudgedRun:
     """A run that was judged.
 
     :ivar nodes: where it ran.
@@ -66,7 +66,7 @@ class Outcome:
     :ivar skipped: benchmarks that were not run, with the reason.
     """
 
-    done: tuple[Done, ...] = ()
+    done: tuple[JudgedRun, ...] = ()
     left_out: Mapping[str, str] = field(default_factory=dict)
     skipped: Mapping[str, str] = field(default_factory=dict)
 
@@ -118,13 +118,13 @@ def run_benchmark(
     report: Report = lambda _words: None,
     clock: Callable[[], float] = time.time,
     stop: Callable[[], None] = lambda: None,
-) -> list[Done]:
+) -> list[JudgedRun]:
     """Run one benchmark over the nodes, and return the judged runs.
 
     :param stop: ends all commands that ``run`` runs, so that an interruption also ends their jobs.
     :raises KeyboardInterrupt: this process was interrupted; the jobs have ended.
     """
-    done: list[Done] = []
+    done: list[JudgedRun] = []
     for groups in groups_of(benchmark, nodes, scale):
         began = clock()
         with ThreadPoolExecutor(max_workers=min(_AT_ONCE, len(groups))) as pool:
@@ -147,13 +147,13 @@ def _one(benchmark: Benchmark, nodes: tuple[str, ...], options: Options, run: Ru
     return measured, time.monotonic() - start
 
 
-def _judged(benchmark: Benchmark, nodes: tuple[str, ...], measured: tuple[Measured, float], began: float) -> Done:
+def _judged(benchmark: Benchmark, nodes: tuple[str, ...], measured: tuple[Measured, float], began: float) -> JudgedRun:
     found, seconds = measured
     result = judge(benchmark.check, found.answer, Settings(), seconds=seconds, details=found.details)
-    return Done(nodes, result, began)
+    return JudgedRun(nodes, result, began)
 
 
-def _with_efficiency(benchmark: Benchmark, done: list[Done]) -> list[Done]:
+def _with_efficiency(benchmark: Benchmark, done: list[JudgedRun]) -> list[JudgedRun]:
     """Add the scaling efficiency to the run over most nodes."""
     values = {
         len(one.nodes): float(reading.value)
@@ -172,7 +172,7 @@ def _with_efficiency(benchmark: Benchmark, done: list[Done]) -> list[Done]:
     return [*done[:-1], _judged(benchmark, last.nodes, (measured, last.result.seconds), last.began)]
 
 
-def with_finding(done: Done, finding: Finding, benchmark: Benchmark) -> Done:
+def with_finding(done: JudgedRun, finding: Finding, benchmark: Benchmark) -> JudgedRun:
     """Return a run with one more finding, judged again."""
     answer: Answer = done.result.answer
     measured = Measured(replace(answer, findings=(*answer.findings, finding)), done.result.details)
@@ -184,19 +184,19 @@ def documents(outcome: Outcome, vm_size: str, collection: str) -> dict[str, dict
 
     A run over several nodes is in the document of each of them.
     """
-    by_node: dict[str, list[Done]] = {}
+    by_node: dict[str, list[JudgedRun]] = {}
     for one in outcome.done:
         for node in one.nodes:
             by_node.setdefault(node, []).append(one)
     return {node: _document(node, done, vm_size, collection) for node, done in by_node.items()}
 
 
-def _rank(done: Done) -> int:
+def _rank(done: JudgedRun) -> int:
     return WORST_FIRST.index(done.result.verdict)
 
 
-def _document(node: str, done: Sequence[Done], vm_size: str, collection: str) -> dict[str, Any]:
-    last: dict[str, Done] = {}
+def _document(node: str, done: Sequence[JudgedRun], vm_size: str, collection: str) -> dict[str, Any]:
+    last: dict[str, JudgedRun] = {}
     for one in done:
         # Of runs over 2, 4, 8 nodes, the one with the worst verdict, and of equal ones that over most nodes.
         held = last.get(one.result.name)

@@ -214,7 +214,7 @@ def _run(args: argparse.Namespace, names: Sequence[str] = ()) -> Answer:
     except engine.NoNodes as error:
         return Answer(command.UNKNOWN, str(error), {"left_out": {}, "runs": [], "nodes": {}, "reason": str(error)})
     folder = results.folder_for(args.results)
-    done: list[engine.Done] = []
+    done: list[engine.JudgedRun] = []
     skipped: dict[str, str] = {}
     not_kept = ""
     runs = Stoppable()
@@ -227,8 +227,8 @@ def _run(args: argparse.Namespace, names: Sequence[str] = ()) -> Answer:
             if reason:
                 skipped[benchmark.name] = reason
                 continue
-            own = _own(options, benchmark)
-            ran = engine.run_benchmark(benchmark, free, own, runs, args.scale, shown, stop=runs.stop)
+            given = _options_for(benchmark, options)
+            ran = engine.run_benchmark(benchmark, free, given, runs, args.scale, shown, stop=runs.stop)
             done += [_compared(root, folder, one, benchmark) for one in ran]
             # After each benchmark, so that an interruption loses only the one that runs.
             try:
@@ -244,7 +244,7 @@ def _show_run(show: Show, number: int, of: int, words: str) -> None:
     show(words, number, of)
 
 
-def _own(options: Options, benchmark: Benchmark) -> Options:
+def _options_for(benchmark: Benchmark, options: Options) -> Options:
     return replace(options, own={name: value for name, value in options.own.items() if name in benchmark.options})
 
 
@@ -260,7 +260,7 @@ def _cannot(benchmark: Benchmark, options: Options, free: Sequence[str]) -> str:
     return ""
 
 
-def _compared(root: Root, folder: str, done: engine.Done, benchmark: Benchmark) -> engine.Done:
+def _compared(root: Root, folder: str, done: engine.JudgedRun, benchmark: Benchmark) -> engine.JudgedRun:
     found = results.trend(done, results.read(root, folder, done.nodes[0]))
     return engine.with_finding(done, found, benchmark) if found else done
 
@@ -288,7 +288,7 @@ def _answer(outcome: engine.Outcome, vm_size: str, folder: str, not_kept: str) -
     return Answer(status, "\n".join(lines) or "nothing was run", data)
 
 
-def _lines(done: engine.Done) -> Iterator[str]:
+def _lines(done: engine.JudgedRun) -> Iterator[str]:
     yield done.words
     result = done.result
     for finding in result.answer.findings:

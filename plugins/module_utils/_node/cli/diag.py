@@ -58,7 +58,8 @@ Shows, on the controller, the nodes that are drained for their health, down, or 
 
 Exit status: 0 they are known, 1 slurmctld does not answer.
 """
-_CAPTURE_S = 300.0
+CAPTURE_S = 300.0
+"""The role ``health_checks`` lets the arbiter wait longer than this before it restarts the node."""
 
 
 def _add_collect(parser: argparse.ArgumentParser) -> None:
@@ -133,7 +134,7 @@ def _list(_args: argparse.Namespace) -> Answer:
 
 
 def _capture(args: argparse.Namespace) -> Answer:
-    done = capture(Root(args.root), _CAPTURE_S)
+    done = capture(Root(args.root), CAPTURE_S)
     words = [done.path, *([done.problem] if done.problem else []), *(f"removed {name}" for name in done.removed)]
     return Answer(BAD if done.problem else GOOD, "\n".join(words), done.as_data())
 

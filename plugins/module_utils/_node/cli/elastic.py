@@ -67,12 +67,19 @@ minutes, unless a job needs them.
 Exit status: 0 done, or nothing to do, 1 no slot is free, or slurmctld refuses, 2 the daemon has not run yet.
 """
 _CANARY = """\
-The VMIDs are the machines with an old image. The command waits until another machine of the set has joined and no deep
-health check fails on it. If the set has no such machine, the command powers up a free node. If no node is free, it
-first deletes the machine of an idle node. If no node is idle, it deletes the machine of a node in use, after the node's
-jobs have ended. roll.yml calls canary before it replaces the machines with the old image.
+The VMIDs are the machines with an old image. The command waits until another machine of the set has joined and no
+health check of the tiers boot and deep fails on it. If the set has no such machine, the command powers up a free node.
+If no node is free, it first deletes the machine of an idle node. If no node is idle, it deletes the machine of a node
+in use, after the node's jobs have ended. roll.yml calls canary before it replaces the machines with the old image.
 
 Exit status: 0 passed, 1 the machine did not join or a check fails, 2 slurmctld does not answer.
+"""
+_SETTLE = """\
+Waits until the nodes of the set that are getting a machine now have joined the cluster. Fails at once if a machine has
+not joined since the time --since, was drained when it joined, or if the set is paused or orders nothing. roll.yml calls
+settle after each group of machines that it has deleted.
+
+Exit status: 0 all joined, or none is on its way, 1 one did not join.
 """
 _COST = """\
 Shows node-hours and their price by set, user and account, and how many hours no job used. The hours of accounts are
@@ -119,6 +126,14 @@ def _add_canary(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("set", metavar="SET", help="an elastic set")
     parser.add_argument("old", nargs="*", metavar="VMID", help="the vmId of a machine with an old image")
     parser.add_argument("--timeout", type=int, default=86400, metavar="SECONDS", help="how long to wait (86400)")
+
+
+def _add_settle(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("set", metavar="SET", help="an elastic set")
+    parser.add_argument(
+        "--since", type=int, default=0, metavar="SECONDS", help="ignore failures up to this time since 1970 (none)"
+    )
+    parser.add_argument("--timeout", type=int, default=3600, metavar="SECONDS", help="how long to wait (3600)")
 
 
 def _add_all(parser: argparse.ArgumentParser) -> None:
@@ -272,6 +287,14 @@ def _canary(args: argparse.Namespace, root: Root) -> Answer:
     return Answer(GOOD if passed else BAD, words, {"passed": passed})
 
 
+def _settle(args: argparse.Namespace, root: Root) -> Answer:
+    from ..elastic import settle
+
+    [name] = _chosen(_settings(root), [args.set])
+    joined, words = settle.wait(root, name, args.since, args.timeout)
+    return Answer(GOOD if joined else BAD, words, {"joined": joined})
+
+
 def _cost(args: argparse.Namespace, root: Root) -> Answer:
     from ..elastic import cost
 
@@ -320,6 +343,7 @@ _ACTIONS: Mapping[str, Callable[[argparse.Namespace, Root], Answer]] = {
     "retire": _retire,
     "adopt": _adopt,
     "canary": _canary,
+    "settle": _settle,
     "cost": _cost,
     "run": _run,
     "program": _program,
@@ -339,6 +363,7 @@ COMMAND = Command(
         Action("retire", "delete machines when their jobs have ended", _RETIRE, _add_retire),
         Action("adopt", "use instances that somebody else created", _ADOPT, _add_one_set),
         Action("canary", "check one machine with a new image", _CANARY, _add_canary),
+        Action("settle", "wait until new machines have joined", _SETTLE, _add_settle),
         Action("cost", "show node-hours and their list price", _COST, _add_since),
         Action("run", "run the daemon", _RUN),
         # slurmctld's ResumeProgram and its like call it as SlurmUser.

@@ -31,7 +31,8 @@ checkpoints, it is not known which work was kept and which was lost.
 
 A job belongs to a training if its comment contains hpcai:training=NAME.
 
-Settings are in /etc/hpcai/goodput.json: days, stores, prices, region, metrics. Run it as root on the controller.
+Settings are in /etc/hpcai/goodput.json: days, stores, prices, region, metrics. With --since, --until, --training or
+--store, the text file in the folder of the setting metrics stays as it is. Run the command as root on the controller.
 
   hpcnode goodput --since 30d
   hpcnode goodput --since 2026-11-01 --until 2026-12-01 --html november.html
@@ -66,16 +67,20 @@ def _execute(args: argparse.Namespace) -> Answer:
     asked = _asked(args, settings.days, now)
     stores = (*settings.stores, *(gather.Series(url, args.training) for url in args.store))
     settings = replace(settings, stores=stores)
-    for name in ("prices", "region", "metrics"):
+    for name in ("prices", "region"):
         if getattr(args, name) is not None:
             settings = replace(settings, **{name: getattr(args, name)})
     ledger, rates = gather.gather(root, run, settings, asked)
     data = output.as_data(ledger, rates)
     if args.html:
         write_beside_users(args.html, output.page(data))
-    if settings.metrics:
+    metrics = settings.metrics if args.metrics is None else args.metrics
+    # Prometheus' graphs would mix these figures with those of the settings' window.
+    if args.metrics is None and (args.since or args.until or args.training or args.store):
+        metrics = ""
+    if metrics:
         hide_users = hides_users(run(SHOW_CONFIG).stdout)
-        write_file(root.at(f"{settings.metrics}/{output.METRICS_FILE}"), output.metrics(data, now, hide_users))
+        write_file(root.at(f"{metrics}/{output.METRICS_FILE}"), output.metrics(data, now, hide_users))
     return Answer(GOOD, output.text(data), data)
 
 

@@ -20,7 +20,18 @@ from ..machine.root import Root
 from ..machine.run import CommandFailed, run
 from ..recover.comment import job_of
 from ..recover.settings import FILE, Settings, read_settings
-from .command import BAD, GOOD, Action, Answer, Command, UsageError, no_arguments, require_this_machine, seconds
+from .command import (
+    BAD,
+    GOOD,
+    UNKNOWN,
+    Action,
+    Answer,
+    Command,
+    UsageError,
+    no_arguments,
+    require_this_machine,
+    seconds,
+)
 from .service import alone, print_lines
 
 _DESCRIPTION = """\
@@ -65,7 +76,13 @@ Notes in this job's comment that up to four of its nodes are slow. When the run 
 deep health checks on them as an exclusive Slurm job, a few times a day per user and once a day per node. The note
 itself drains no node; only the results of the checks can.
 
-Exit status: 0 noted, 1 slurmctld does not answer or refuses, 3 wrong usage.
+With --times, it compares the times of the ranks and finds the slow nodes itself. Each rank writes lines of JSON to
+FOLDER/rank-N.jsonl: {"t": TIME, "rank": N, "node": NODE, "step_s": S, "data_s": S, "own_s": S}, with the seconds of a
+step, of waiting for data in it, and of the rank's own work in it. Ranks wait for each other, so only a rank's own work
+shows that it is slow. Without own_s, it is step_s less data_s.
+
+Exit status: 0 noted, or no node is slow, 1 slurmctld does not answer or refuses, 2 there are no times of this run,
+3 wrong usage.
 """
 _DAYS = 7
 
@@ -91,7 +108,10 @@ def _add_watch(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_suspect(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("nodes", metavar="NODE", nargs="+", help="a slow node of this job")
+    parser.add_argument("nodes", metavar="NODE", nargs="*", help="a slow node of this job")
+    parser.add_argument(
+        "--times", metavar="FOLDER", help="find the slow nodes by the times of the ranks in this folder"
+    )
 
 
 def _execute(args: argparse.Namespace) -> Answer:
@@ -170,18 +190,34 @@ def _suspect(args: argparse.Namespace, _root: Root) -> Answer:
     from ..recover.comment import NoNote
     from ..recover.suspects import MOST_PER_RUN, add_slow_nodes
     from ..train.environment import job_nodes
+    from ..train.report import times_of_run
+    from ..train.slow import find_slow
 
     job = _job()
     own = job_nodes(os.environ)
-    foreign = [node for node in args.nodes if node not in own]
-    if foreign or len(args.nodes) > MOST_PER_RUN:
+    if bool(args.nodes) == bool(args.times):
+        raise UsageError("recover suspect: name either slow nodes, or with --times the folder of the ranks' times")
+    nodes, lines = list(args.nodes), []
+    if args.times:
+        started = os.environ.get("SLURM_JOB_START_TIME", "")
+        samples, strangers = times_of_run(args.times, own, float(started) if started.isdecimal() else 0.0)
+        if not samples:
+            why = f"its lines name {strangers[0]}, which is no node of this job" if strangers else "no rank wrote any"
+            return Answer(UNKNOWN, f"{args.times} has no times of this run: {why}", {"nodes": []})
+        slow = find_slow(samples)
+        nodes = list(dict.fromkeys(one.subject for one in slow if one.subject in own))[:MOST_PER_RUN]
+        lines = [one.why for one in slow] or ["no node is slow"]
+    foreign = [node for node in nodes if node not in own]
+    if foreign or len(nodes) > MOST_PER_RUN:
         why = f"{foreign[0]} is no node of this job" if foreign else f"name at most {MOST_PER_RUN} nodes"
         raise UsageError(f"recover suspect: {why}")
-    try:
-        add_slow_nodes(job, args.nodes, run)
-    except NoNote as error:
-        raise CommandFailed(f"not noted: {error}") from error
-    return Answer(GOOD, f"noted: {', '.join(args.nodes)}", {"nodes": args.nodes})
+    if nodes:
+        try:
+            add_slow_nodes(job, nodes, run)
+        except NoNote as error:
+            raise CommandFailed(f"not noted: {error}") from error
+        lines.append(f"noted: {', '.join(nodes)}")
+    return Answer(GOOD, "\n".join(lines), {"nodes": nodes})
 
 
 _ACTIONS: Mapping[str, Callable[[argparse.Namespace, Root], Answer]] = {

@@ -56,8 +56,9 @@ _ADDRESSES = "names and addresses of machines"
 _LOGS = "names of users, jobs and machines, and messages of programs"
 _DEB = "'slurm*' 'nvidia*' 'libnccl*' 'datacenter-gpu*' 'rdma*' 'mlnx*' 'beegfs*' 'munge*' 'enroot*' 'linux-image*'"
 _UNITS = "'hpcai-*' 'slurm*' 'munge*' 'nvidia*' 'beegfs*' 'openibd*' 'chrony*' 'walinuxagent*' 'waagent*' 'azure-*'"
-_SOS = "block,devices,filesys,hardware,infiniband,kernel,md,memory,networking,nvidia,nvme,pci,process,systemd,udev,xfs"
-"""Plugins of sos. Those for cloud-init, Azure and Slurm would copy user data and passwords."""
+_SOS = "block,devices,hardware,infiniband,kernel,md,memory,networking,nvidia,nvme,pci,udev,xfs"
+"""Plugins of sos. Those for cloud-init, Azure and Slurm would copy user data and passwords. Those for processes and
+systemd would copy command lines and environments, that for file systems the options of mounts."""
 _REASONS = "sinfo --list-reasons --Format=Reason:200,User:20,Timestamp:22,StateLong:20,NodeList:80"
 _EVENTS = "sacctmgr --noheader --parsable2 show event start=now-14days format=NodeName,Start,End,State,Reason,User"
 _RUNS = (
@@ -175,7 +176,7 @@ _ON_REQUEST = (
         "nvidia_bug_report",
         "NVIDIA's report for its support",
         Tool(("nvidia-bug-report.sh", "--safe-mode", "--output-file", "{folder}/report.log"), 200 << 20),
-        "the kernel log, and the configuration of graphics",
+        "the kernel log, the configuration of graphics, and settings of NVIDIA's programs in home directories",
         limit_s=300,
         most_kib=8192,
         extra=True,

@@ -106,6 +106,8 @@ class SetBook:
 
     :ivar level: how many orders failed in a row.
     :ivar boots: how many instances in a row never joined, or were drained when they joined.
+    :ivar boot_failed: when that last happened; 0 if never.
+    :ivar boot_words: why.
     :ivar changes: when Azure was asked for changes in the last minute.
     :ivar strangers: instances without a lease, by vmId, and since when.
     :ivar doomed: instances without a lease that Azure was asked to delete, by vmId, and when.
@@ -117,6 +119,8 @@ class SetBook:
     closed: Closed | None = None
     level: int = 0
     boots: int = 0
+    boot_failed: float = 0.0
+    boot_words: str = ""
     changes: list[float] = field(default_factory=list)
     strangers: dict[str, float] = field(default_factory=dict)
     doomed: dict[str, float] = field(default_factory=dict)

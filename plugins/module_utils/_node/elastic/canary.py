@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The first machine with a new image: it has to join and to pass the deep checks before other machines go.
+"""The first machine with a new image: it has to join and to pass its checks before other machines go.
 
 Nothing is kept between two runs: a machine that is not among the old ones is the canary, whoever ordered it.
 """
@@ -16,12 +16,14 @@ from typing import Any, Callable
 
 from ..machine.root import Root
 from ..machine.run import Run, must
-from ..slurm.job_control import deep_check_job
+from ..slurm.job_control import health_check_job
 from . import spool, status
 from .book import DELETING, JOINED, LEAVING
 
 WAIT, POWER_UP, MAKE_ROOM, CHECK, STOP = "wait", "power up", "make room", "check", "stop"
 JOB_NAME = "hpcai-canary"
+TIERS = ("boot", "deep")
+"""The health checks that it has to pass. At boot, most checks of the tier boot do not keep slurmd from starting."""
 LOOK_S = 5.0
 KEEP_S = 900.0
 """The canary's node is kept for so long, again and again: if this process is killed, the node is idle no longer."""
@@ -50,7 +52,7 @@ def next_step(name: str, shown: Mapping[str, Any], old: Collection[str], asked: 
     :param asked: the node that was powered up, or whose machine was retired, for the canary; empty if none was.
     """
     if shown["paused"]:
-        return Step(STOP, words=f"{name} is paused: 'hpcnode elastic resume {name}' ends that")
+        return Step(STOP, words=status.why_no_orders(name, shown))
     slots = shown["slots"]
     new = [one for one in slots if one.get("vm_id") and one["vm_id"] not in old]
     joined = [one for one in new if one["state"] == JOINED]
@@ -58,12 +60,12 @@ def next_step(name: str, shown: Mapping[str, Any], old: Collection[str], asked: 
         if not status.is_out(one):
             return Step(CHECK, one["slot"])
     if joined:
-        return Step(STOP, joined[0]["slot"], f"{joined[0]['slot']} joined, but gets no jobs: {joined[0]['note']}")
+        return Step(STOP, joined[0]["slot"], status.why_no_jobs(joined[0]))
     failed = next((one for one in slots if one["slot"] == asked and one["state"] == status.FAILED), None)
     if failed:
         return Step(STOP, asked, f"{asked} did not come: {failed['note']}")
     if shown["closed"]:
-        return Step(STOP, words=f"{name} orders nothing: {shown['closed']['code']}: {shown['closed']['words']}")
+        return Step(STOP, words=status.why_no_orders(name, shown))
     leaving = [one for one in slots if one["state"] in (LEAVING, DELETING) or "POWERING_DOWN" in one["slurm"]]
     if [one for one in new if one not in leaving] or (asked and not _is_free(slots, asked)):
         return Step(WAIT, asked)
@@ -155,9 +157,9 @@ class Canary:
         return False, f"no machine with the new image joined {self._name} and passed its checks in {timeout_s:.0f} s"
 
     def _check(self, slot: str, deadline: float) -> tuple[bool, str]:
-        """Run the deep checks in a job of root, which waits until the node has no other job."""
+        """Run its checks in a job of root, which waits until the node has no other job."""
         shown = must(self._run(["sinfo", "--noheader", f"--nodes={slot}", "--format=%R"])).stdout.split()
-        words = deep_check_job(slot, shown[0], JOB_NAME, fails=True)
+        words = health_check_job(slot, shown[0], JOB_NAME, tiers=TIERS, fails=True)
         job = must(self._run(words)).stdout.strip().partition(";")[0]
         while self._clock() < deadline:
             # slurmctld shows an ended job for MinJobAge, by default 300 s.
@@ -167,7 +169,7 @@ class Canary:
                 return self._judge(slot, state or "unknown")
             self._rest()
         must(self._run(["scancel", job]))
-        return False, f"{slot}: the deep checks (job {job}) did not end in time"
+        return False, f"{slot}: the health checks (job {job}) did not end in time"
 
     def _rest(self) -> None:
         if self._kept:
@@ -175,6 +177,10 @@ class Canary:
         self._sleep(LOOK_S)
 
     def _judge(self, slot: str, state: str) -> tuple[bool, str]:
+        tiers = " and ".join(TIERS)
         if state == "COMPLETED":
-            return True, f"{slot} has the new image, and no deep check fails"
-        return False, f"{slot} has the new image, and its deep checks fail (job state {state}): see its health report"
+            return True, f"{slot} has the new image, and no check of the tiers {tiers} fails"
+        return (
+            False,
+            f"{slot} has the new image, but its checks ({tiers}) fail (job state {state}): see its health report",
+        )

@@ -146,6 +146,7 @@ def count_boot(name: str, record: SetBook, words: str, now: float) -> list[str]:
     :return: a line, if the set stops.
     """
     record.boots += 1
+    record.boot_failed, record.boot_words = now, words
     if record.boots < MOST_BOOTS or (record.closed and not record.closed.until):
         return []
     text = f"{record.boots} machines in a row never joined, or were drained when they joined; the last one: {words}"

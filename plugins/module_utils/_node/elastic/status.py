@@ -69,6 +69,7 @@ def document(
             "paused": record.paused,
             "closed": {"code": closed.code, "words": closed.words, "until": closed.until} if closed else None,
             "boots_failed": record.boots,
+            "boot_failed": {"time": record.boot_failed, "words": record.boot_words},
             "strangers": sorted(record.strangers),
         }
     return {
@@ -123,6 +124,19 @@ def is_out(slot: Mapping[str, Any]) -> bool:
 def is_free(slot: Mapping[str, Any]) -> bool:
     """Whether a slot of a set has no machine, and Slurm can power it up for a job."""
     return slot["state"] == OFF and "POWERED_DOWN" in slot["slurm"] and not is_out(slot)
+
+
+def why_no_orders(name: str, one: Mapping[str, Any]) -> str:
+    """Return why a set orders nothing at all; empty if it does."""
+    if one["paused"]:
+        return f"{name} is paused: 'hpcnode elastic resume {name}' ends that"
+    closed = one["closed"]
+    return f"{name} orders nothing: {closed['code']}: {closed['words']}" if closed else ""
+
+
+def why_no_jobs(slot: Mapping[str, Any]) -> str:
+    """Return why a joined slot gets no jobs; empty if it does."""
+    return f"{slot['slot']} joined, but gets no jobs: {slot['note']}" if is_out(slot) else ""
 
 
 def count(one: Mapping[str, Any]) -> dict[str, int]:

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -62,11 +63,11 @@ class Settings:
 
 
 def is_like(value: object, default: object) -> bool:
-    """Return whether a value has the type of a default."""
+    """Return whether a value has the type of a default. Numbers must be finite: no value is above or below NaN."""
     if isinstance(default, bool) or isinstance(value, bool):
         return isinstance(value, bool) and isinstance(default, bool)
     if isinstance(default, (int, float)):
-        return isinstance(value, (int, float))
+        return isinstance(value, (int, float)) and -math.inf < value < math.inf
     if isinstance(default, (list, tuple)):
         return isinstance(value, (list, tuple))
     return isinstance(value, type(default))

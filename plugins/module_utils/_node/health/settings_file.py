@@ -72,8 +72,8 @@ def _limit_problems(limits: object, known: Collection[str]) -> Iterator[str]:
         return
     yield from unknown_names("limits: ", limits, known, "limit")
     for name, value in limits.items():
-        if isinstance(value, bool) or not isinstance(value, (int, float)):
-            yield f"limits.{name} is {value!r}, but must be a number"
+        if not is_like(value, 0.0):
+            yield f"limits.{name} is {value!r}, but must be a finite number"
 
 
 def _option_problems(options: object, known: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from html import escape
 from typing import Any, TypeVar
@@ -140,6 +140,11 @@ def _reliability(ledger: Ledger, rates: Rates) -> dict[str, Any]:
         service[node] = service.get(node, 0.0) + service_s(totals)
     everything = sum(service.values())
 
+    def of_machine(node: str, machine: str, seconds: float) -> dict[str, Any]:
+        failures = _failures_of(ledger, node, machine)
+        figures = _figures(reliability(failures, seconds, ledger.since, ledger.until))
+        return {"node": node, "vm_id": machine, **figures}
+
     def grouped(key: Callable[[str], str]) -> dict[str, Any]:
         seconds: dict[str, float] = {}
         for node, one in service.items():
@@ -160,7 +165,8 @@ def _reliability(ledger: Ledger, rates: Rates) -> dict[str, Any]:
         "all": _figures(reliability(ledger.failures, everything, ledger.since, ledger.until)),
         "by_set": grouped(set_of),
         "by_size": grouped(lambda node: rates.sizes.get(node, "")),
-        "by_node": grouped(lambda node: node),
+        # Azure reuses names: each machine that had the node's name has its own figures.
+        "by_node": [of_machine(*key, service_s(totals)) for key, totals in sorted(ledger.totals.items())],
         "by_fault": {
             fault: _figures(reliability(listed, everything, ledger.since, ledger.until))
             for fault, listed in sorted(faults.items())
@@ -179,13 +185,15 @@ def _figures(found: Reliability) -> dict[str, Any]:
 
 
 def costliest(ledger: Ledger, rates: Rates, most: int = MOST_NODES) -> list[dict[str, Any]]:
-    """Return the machines that cost the most: drained by checks, down, and work of whole jobs that they ended."""
+    """Return the machines that cost the most: drained by checks, down, and work of whole jobs that they ended.
+
+    They are compared by money if the prices of all of them are known, else by node-seconds.
+    """
     rows: list[dict[str, Any]] = []
     for (node, machine), totals in ledger.totals.items():
         out = totals[rank_of(BY_CHECK)] + totals[rank_of(DOWN)]
         lost = ledger.blamed.get((node, machine), 0.0)
-        mine = [one for one in ledger.failures if one.node == node]
-        parts = _within(mine, ledger, node, machine)
+        parts = _failures_of(ledger, node, machine)
         if out + lost > 0:
             price = rates.of(node)
             rows.append(
@@ -199,13 +207,19 @@ def costliest(ledger: Ledger, rates: Rates, most: int = MOST_NODES) -> list[dict
                     "money": None if price is None else round(price * (out + lost) / _HOUR, 2),
                 }
             )
-    return sorted(rows, key=lambda row: (-row["out_seconds"] - row["lost_node_seconds"], row["node"]))[:most]
+    priced = all(row["money"] is not None for row in rows)
+
+    def order(row: Mapping[str, Any]) -> tuple[float, float, str]:
+        return (-row["money"] if priced else 0.0, -row["out_seconds"] - row["lost_node_seconds"], row["node"])
+
+    return sorted(rows, key=order)[:most]
 
 
-def _within(failures: Sequence[Failure], ledger: Ledger, node: str, machine: str) -> list[Failure]:
+def _failures_of(ledger: Ledger, node: str, machine: str) -> list[Failure]:
     """Return the failures of a node that began while it was a machine."""
     times = ledger.machine_times.get((node, machine), [(ledger.since, ledger.until)])
-    return [one for one in failures if any(start <= one.start < end for start, end in times)]
+    mine = [one for one in ledger.failures if one.node == node]
+    return [one for one in mine if any(start <= one.start < end for start, end in times)]
 
 
 def _utc(when: float) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import select
+import selectors
 import shutil
 import signal
 import subprocess
@@ -16,7 +17,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Callable
+from typing import IO, Callable, cast
 
 
 @dataclass(frozen=True)
@@ -39,15 +40,26 @@ class CommandFailed(RuntimeError):
     """A command that had to succeed failed; the message contains the command and its error."""
 
 
+TOO_LONG = 125
+"""The exit status of a command whose output was too long."""
 _BURIAL_S = 1.0
 """How long to wait for a killed command, in seconds."""
+_MOST_MIB = 64
+_MOST_BYTES = _MOST_MIB << 20
+"""The largest output. Users choose how many jobs and processes there are, and how long their texts are."""
+
+
+class _TooLong(Exception):
+    """A command prints more than is read."""
 
 
 def run(command: Sequence[str], timeout_s: float = 120) -> Result:
     """Run ``command`` without a shell, in the C locale and UTC, and return its result.
 
-    The exit status is 127 for a missing command, 126 for one that cannot be executed, and 124 for one that was killed
-    after ``timeout_s`` seconds. It has no standard input, so it cannot wait for an answer.
+    The exit status is 127 for a missing command, 126 for one that cannot be executed, 125 for one that was killed
+    because it printed more than 64 MiB, and 124 for one that was killed after ``timeout_s`` seconds. The output of a
+    killed command is not returned, because the first part of a list would be mistaken for all of it. The command has
+    no standard input, so it cannot wait for an answer. Use ``follow`` for more output.
     """
     started = _start(command)
     return started if isinstance(started, Result) else _finish(started, command, timeout_s)
@@ -59,19 +71,17 @@ def feed(command: Sequence[str], text: str, timeout_s: float = 120) -> Result:
     return started if isinstance(started, Result) else _finish(started, command, timeout_s, text)
 
 
-def _start(command: Sequence[str], stdin: int = subprocess.DEVNULL) -> subprocess.Popen[str] | Result:
+def _start(command: Sequence[str], stdin: int = subprocess.DEVNULL) -> subprocess.Popen[bytes] | Result:
     """Return the process, or the result if it cannot be started."""
     env = {**os.environ, "LC_ALL": "C", "LANG": "C", "TZ": "UTC"}
     try:
+        # The command stays in this process's session and process group, because slurmd ends a prolog by killing the
+        # prolog's group (_kill_pg in Slurm's src/common/run_command.c). In a group of its own, the command would
+        # survive, and change the node while other jobs run. So at its timeout only the command itself is killed, and
+        # not the processes that it started.
         # The node core does not import Ansible, so there is no AnsibleModule.run_command.
         return subprocess.Popen(  # pylint: disable=ansible-bad-function
-            list(command),
-            env=env,
-            stdin=stdin,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            errors="replace",
+            list(command), env=env, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )
     except FileNotFoundError:
         return Result(tuple(command), 127, "", f"{command[0]}: command not found")
@@ -80,22 +90,27 @@ def _start(command: Sequence[str], stdin: int = subprocess.DEVNULL) -> subproces
 
 
 def _finish(
-    process: subprocess.Popen[str],
+    process: subprocess.Popen[bytes],
     command: Sequence[str],
     timeout_s: float,
-    text: str | None = None,
+    text: str = "",
     term_s: float = 0,
 ) -> Result:
     """Return the result of a process; at the timeout, kill it, but first send SIGTERM and wait ``term_s`` seconds."""
     printed = ""
     try:
+        streams = _Streams(process, text)
         with contextlib.suppress(subprocess.TimeoutExpired):
-            stdout, stderr = process.communicate(text, timeout=timeout_s)
-            return Result(tuple(command), process.returncode, stdout, stderr)
+            streams.read(timeout_s)
+            return Result(tuple(command), process.returncode, *streams.texts())
         if term_s:
             process.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
-                printed, _errors = process.communicate(timeout=term_s)
+                streams.read(term_s)
+                printed = streams.texts()[0]
+    except _TooLong:
+        _give_up(process)
+        return Result(tuple(command), TOO_LONG, "", f"it was killed because it printed more than {_MOST_MIB} MiB")
     except BaseException:
         _give_up(process)
         raise
@@ -103,14 +118,70 @@ def _finish(
     return Result(tuple(command), 124, printed, f"no answer within {timeout_s:g} s")
 
 
-def _give_up(process: subprocess.Popen[str]) -> None:
+class _Streams:
+    """The standard input and both outputs of a process.
+
+    Popen.communicate would keep all output in memory, however long it is.
+    """
+
+    def __init__(self, process: subprocess.Popen[bytes], text: str) -> None:
+        self._process = process
+        self._input = memoryview(text.encode(errors="replace"))
+        self._outputs = {stream: bytearray() for stream in (process.stdout, process.stderr) if stream}
+
+    def texts(self) -> list[str]:
+        """Return what was read from both outputs."""
+        found = [output.decode(errors="replace") for output in self._outputs.values()]
+        return [text.replace("\r\n", "\n").replace("\r", "\n") for text in found]
+
+    def read(self, seconds: float) -> None:
+        """Write the input and read the outputs until the process ends. A second call continues.
+
+        :raises _TooLong: an output is too long.
+        :raises subprocess.TimeoutExpired: the process has not ended in time.
+        """
+        deadline = time.monotonic() + seconds
+        with selectors.DefaultSelector() as selector:
+            for stream in self._outputs:
+                if not stream.closed:
+                    selector.register(stream, selectors.EVENT_READ)
+            if self._process.stdin and not self._process.stdin.closed:
+                selector.register(self._process.stdin, selectors.EVENT_WRITE)
+            while selector.get_map():
+                rest = deadline - time.monotonic()
+                if rest <= 0:
+                    raise subprocess.TimeoutExpired(self._process.args, seconds)
+                for key, _events in selector.select(rest):
+                    stream = cast("IO[bytes]", key.fileobj)
+                    if self._has_ended(stream):
+                        selector.unregister(stream)
+                        stream.close()
+        self._process.wait(max(deadline - time.monotonic(), 0.0))
+
+    def _has_ended(self, stream: IO[bytes]) -> bool:
+        """Read from an output or write to the input, and return whether that was the last time."""
+        if stream is self._process.stdin:
+            try:
+                # No more than fits into a pipe that can be written to, so it does not block.
+                self._input = self._input[os.write(stream.fileno(), self._input[: select.PIPE_BUF]) :]
+            except BrokenPipeError:
+                return True
+            return not self._input
+        chunk = os.read(stream.fileno(), 1 << 16)
+        self._outputs[stream] += chunk
+        if len(self._outputs[stream]) > _MOST_BYTES:
+            raise _TooLong
+        return not chunk
+
+
+def _give_up(process: subprocess.Popen[bytes]) -> None:
     """Kill a process, and wait only briefly: a process that hangs in a driver does not end, and waiting would hang."""
     process.kill()
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(timeout=_BURIAL_S)
-    for output in (process.stdout, process.stderr):
-        if output:
-            output.close()
+    for stream in (process.stdin, process.stdout, process.stderr):
+        if stream:
+            stream.close()
 
 
 def bound_to_this_process(signal_name: str) -> tuple[str, ...]:
@@ -135,7 +206,7 @@ class Stoppable:
 
     def __init__(self, term_s: float = 10) -> None:
         self._lock = threading.Lock()
-        self._running: set[subprocess.Popen[str]] = set()
+        self._running: set[subprocess.Popen[bytes]] = set()
         self._stopped = False
         self._term_s = term_s
 

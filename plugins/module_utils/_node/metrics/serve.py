@@ -33,7 +33,7 @@ from ..machine.run import Run
 from ..slurm.nodes import PLACEHOLDER_ADDRESS, parse_nodes
 from . import progress, slurm
 from .progress import Progress
-from .settings import Settings, Token
+from .settings import Settings, Targets, Token
 
 LOCK = "/run/hpcai/metrics.lock"
 JOBS_FILE, SLURM_FILE = "hpcai_jobs.prom", "hpcai_slurm.prom"
@@ -191,9 +191,8 @@ def serve(
                 problems["file"] = _write(
                     root, f"{settings.folder}/{SLURM_FILE}", slurm_text(root, answers, now, time.time())
                 )
-                if settings.elastic_targets and answers.nodes is not None:
-                    targets = elastic_targets(answers.nodes, read_status(root), settings.exporter.port)
-                    problems["targets"] = _write(root, settings.elastic_targets, json.dumps(targets, indent=1) + "\n")
+                if answers.nodes is not None:
+                    problems["targets"] = _write_targets(root, settings, answers.nodes)
             if now >= next_jobs:
                 next_jobs = now + settings.interval_s
                 if kept.figures:
@@ -221,6 +220,19 @@ def _remove_old(root: Root, settings: Settings) -> Iterator[str]:
             pass
         except OSError as error:
             yield f"{ERROR}{SLURM_FILE} cannot be removed: {error}"
+
+
+def _write_targets(root: Root, settings: Settings, slurm_nodes: str) -> str:
+    """Write the targets of elastic sets; return why a file could not be written."""
+    wanted = [settings.elastic_dcgm] if settings.elastic_dcgm else []
+    if settings.elastic_targets:
+        wanted.insert(0, Targets(settings.elastic_targets, settings.exporter.port))
+    held = read_status(root) if wanted else None
+    problems = []
+    for one in wanted:
+        targets = elastic_targets(slurm_nodes, held, one.port)
+        problems.append(_write(root, one.file, json.dumps(targets, indent=1) + "\n"))
+    return "; ".join(filter(None, problems))
 
 
 def _rest(until: float, ended: Callable[[], bool]) -> None:

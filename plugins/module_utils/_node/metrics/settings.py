@@ -48,6 +48,18 @@ class Exporter:
 
 
 @dataclass(frozen=True)
+class Targets:
+    """A file_sd file with targets for Prometheus.
+
+    :ivar file: its path.
+    :ivar port: the TCP port of the targets.
+    """
+
+    file: str
+    port: int
+
+
+@dataclass(frozen=True)
 class Settings:
     """The content of the file.
 
@@ -61,6 +73,7 @@ class Settings:
     :ivar exporter: the node exporter.
     :ivar elastic_targets: the file_sd file with the targets of elastic sets, which come and go without a playbook;
         empty for none.
+    :ivar elastic_dcgm: the same for dcgm-exporter on these machines; None for none.
     """
 
     folder: str = TEXT_FOLDER
@@ -72,6 +85,7 @@ class Settings:
     token: Token | None = None
     exporter: Exporter = field(default_factory=Exporter)
     elastic_targets: str = ""
+    elastic_dcgm: Targets | None = None
 
 
 _TOKEN = instance_of(
@@ -100,6 +114,9 @@ FORM = instance_of(
             null_is_absent=True,
         ),
         "elastic_targets": or_empty(absolute_path),
+        "elastic_dcgm": optional(
+            instance_of(Targets, {"file": absolute_path, "port": number(1, 65535, integral=True)})
+        ),
     },
     null_is_absent=True,
 )

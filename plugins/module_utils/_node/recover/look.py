@@ -71,7 +71,7 @@ class Ended:
 
 
 @dataclass(frozen=True)
-class Done:
+class JobOutcome:
     """The result for one job.
 
     :ivar problem: why the decision could not be carried out; empty if it was.
@@ -163,7 +163,7 @@ def look(
     handled: set[tuple[int, int, bool]],
     check: bool = False,
     ask: Query = query,
-) -> list[Done | Checked]:
+) -> list[JobOutcome | Checked]:
     """Make one pass, and return the decisions and the checks of slow nodes.
 
     :param handled: ends that earlier passes have handled; it is updated.
@@ -180,7 +180,7 @@ def look(
     new = [one for one in new if _ends(runs[one.job]) > one.restarts - (one.state == _PENDING)]
     wanted = [one for one in new if one.state not in _FINAL and asks(runs[one.job][-1], settings.partitions)]
     slow = [runs[one.job][-1] for one in new if slow_nodes(runs[one.job][-1])] if settings.slow.per_user else []
-    done: list[Done | Checked] = []
+    done: list[JobOutcome | Checked] = []
     if wanted or slow:
         known = nodes.read_nodes(run)
         bad = faulty_nodes(known)
@@ -198,7 +198,7 @@ def look(
                 continue
             decision = decide(past, settings.limits, bad)
             held = was_left_held(runs[one.job], entries)
-            result = Done(one.job, decision) if check else _carry_out(one, decision, run, known, held)
+            result = JobOutcome(one.job, decision) if check else _carry_out(one, decision, run, known, held)
             if not check:
                 # A user whose files hang would delay the jobs of others, with each of his jobs.
                 if one.uid not in hang and _write_log(one, result, run).startswith(HANGS):
@@ -262,7 +262,7 @@ def next_ones(ended: Sequence[Ended]) -> list[Ended]:
     return [one for _turn, one in sorted(found, key=lambda pair: pair[0])][:_MOST_AT_ONCE]
 
 
-def _write_log(one: Ended, result: Done, run: Run) -> str:
+def _write_log(one: Ended, result: JobOutcome, run: Run) -> str:
     return append_as_user(log_of(one.name, run), one.uid, f"hpcai recovery: {result.words}")
 
 
@@ -322,7 +322,7 @@ def commands(one: Ended, decision: Decision, held: bool = False) -> list[Sequenc
     return [["scontrol", "requeuehold", job], update, release, comment]
 
 
-def _carry_out(one: Ended, decision: Decision, run: Run, known: Container[str], held: bool) -> Done:
+def _carry_out(one: Ended, decision: Decision, run: Run, known: Container[str], held: bool) -> JobOutcome:
     """Carry out a decision.
 
     :param known: the nodes that slurmctld knows.
@@ -335,7 +335,7 @@ def _carry_out(one: Ended, decision: Decision, run: Run, known: Container[str], 
             if not any(
                 (other.job, other.state, other.restarts) == (one.job, one.state, one.restarts) for other in current
             ):
-                return Done(one.job, decision, "its state has changed meanwhile")
+                return JobOutcome(one.job, decision, "its state has changed meanwhile")
         for command in words:
             answer = run(command)
             # slurmctld refuses a list with a node that was removed.
@@ -344,8 +344,8 @@ def _carry_out(one: Ended, decision: Decision, run: Run, known: Container[str], 
             if command[1] in ("requeuehold", "release"):
                 held = command[1] == "requeuehold"
     except CommandFailed as error:
-        return Done(one.job, decision, str(error), held and decision.action == REQUEUE)
-    return Done(one.job, decision)
+        return JobOutcome(one.job, decision, str(error), held and decision.action == REQUEUE)
+    return JobOutcome(one.job, decision)
 
 
 def without_unknown(command: Sequence[str], known: Container[str]) -> list[str]:

@@ -19,7 +19,7 @@ from typing import Any
 from ..ledger.accounting import JobRun
 from ..machine.run import Run, must
 from ..slurm.hostlist import HostlistError, expand
-from ..slurm.job_control import DEEP_CHECK_MINUTES, deep_check_job
+from ..slurm.job_control import DEEP_CHECK_MINUTES, health_check_job
 from .comment import SLOW, Bounded, add_notes
 
 CHECK = "check"
@@ -127,4 +127,4 @@ def count_waiting(run: Run) -> int:
 
 def command(order: Order, limits: SlowChecks) -> list[str]:
     """Return the command that starts a check."""
-    return deep_check_job(order.node, order.partition, JOB_NAME, limits.minutes, f"after job {order.job}")
+    return health_check_job(order.node, order.partition, JOB_NAME, limits.minutes, f"after job {order.job}")

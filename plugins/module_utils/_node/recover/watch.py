@@ -23,7 +23,7 @@ from dataclasses import dataclass
 
 from ..job.checkpoint.directory import Signal, find_finished
 from ..machine.atomic import write_file
-from ..machine.proc import read_processes
+from ..machine.proc import Process, read_processes
 from ..machine.root import Root
 from ..machine.run import CommandFailed, must
 from .comment import HANG, LIMIT_S, Bounded, NoNote, add_notes, add_saved, job_of, restarts_of
@@ -142,18 +142,25 @@ def stacks(run: Bounded, uid: int, root: Root | None = None) -> list[str]:
     """Return the stacks of this user's Python processes on this node, if py-spy is installed."""
     program = shutil.which(_PROGRAM)
     machine = root or Root()
-    found = [one for one in read_processes(machine) if "python" in one.name and _owner(machine, one.pid) == uid]
+    found = [
+        one
+        for one in read_processes(machine)
+        if one.pid != os.getpid() and _is_python(machine, one) and _owner(machine, one.pid) == uid
+    ]
     if program is None:
         names = ", ".join(f"{one.pid} ({one.name})" for one in found[:_MOST_PROCESSES]) or "none"
         return [f"no stacks: {_PROGRAM} is not installed; Python processes: {names}"]
     made = []
     for one in found[:_MOST_PROCESSES]:
-        if one.pid == os.getpid():
-            continue
         answer = run([program, "dump", "--nonblocking", "--pid", str(one.pid)], LIMIT_S)
         text = answer.stdout.strip() if answer.rc == 0 else f"no stack: {answer.stderr.strip()[:200]}"
         made.append(f"process {one.pid}: {text}")
     return made or ["no stacks: there are no Python processes"]
+
+
+def _is_python(root: Root, one: Process) -> bool:
+    """Whether a process runs Python, and is not hpcnode. Frameworks rename processes, so their names do not say so."""
+    return (root.link_name(f"/proc/{one.pid}/exe") or "").startswith("python") and one.name != "hpcnode"
 
 
 RAS_PORT = 28028

@@ -6,8 +6,8 @@
 and of which daemon. Each answer includes its source.
 
 Until 23.02, a daemon that reconfigures reads its files again, but keeps the plugins that it loaded at its start.
-Therefore slurmctld is restarted for every key; jobs survive that. Since 23.11, a daemon that reconfigures starts a new
-process (scontrol(1): "this command operates by creating new processes for the daemons"), so few changes need more.
+Therefore both daemons are restarted for every key; jobs survive that. Since 23.11, a daemon that reconfigures starts a
+new process (scontrol(1): "this command operates by creating new processes for the daemons"), so few changes need more.
 
 The files are those that slurmctld reads and sends to nodes. Entries are stored as digests, because some values are
 passwords, and the state that a daemon has loaded is recorded in a file.
@@ -30,7 +30,7 @@ NODES_BY_RECONFIGURE: Release = (24, 11)
 """slurm.conf(5) requires restarts until 24.05; since 24.11 it allows "restarting or reconfiguring"."""
 
 _MANUAL = "slurm.conf(5)"
-_RESTART_SOURCE = "a restart applies every key, and jobs continue; slurmd.c loads some plugins only at its start"
+_RESTART_SOURCE = "a restart applies every key, and jobs continue; the daemons load plugins only at their start"
 
 
 class Reload(IntEnum):
@@ -65,17 +65,8 @@ _RECONFIGURE = Effect(
     Reload.RECONFIGURE, Reload.RECONFIGURE, f"{_MANUAL}: 'scontrol reconfigure' unless otherwise noted"
 )
 
-# In lower case. Until 23.02: "A restart of slurmctld and the slurmd daemons" (slurm.conf(5)), and what a slurmd loads
-# or opens only once (slurmd.c, _slurmd_init and main).
-_RESTARTS_SLURMD = _words(
-    """
-    acctgatherenergytype acctgatherfilesystemtype acctgatherinterconnecttype acctgatherprofiletype authalttypes
-    authaltparameters authinfo authtype corespecplugin credtype cryptotype grestypes jobacctgathertype jobcontainertype
-    nodefeaturesplugins plugindir plugstackconfig prepplugins proctracktype routeplugin selecttype selecttypeparameters
-    slurmdparameters slurmdpidfile slurmdport slurmdspooldir slurmduser slurmuser switchtype taskplugin topologyplugin
-    """
-)
-# Since 23.11: "This will not be able to change the daemons' listening TCP port settings or authentication mechanism".
+# Keys in lower case. Since 23.11: "This will not be able to change the daemons' listening TCP port settings or
+# authentication mechanism".
 _AUTHENTICATION = _words("authalttypes authaltparameters authinfo authtype credtype cryptotype")
 _NEVER_BY_RECONFIGURE = _AUTHENTICATION | {"slurmctldhost", "slurmctldport", "slurmuser"}
 _NEVER_BY_RECONFIGURE_SLURMD = _AUTHENTICATION | {"slurmdport", "slurmdspooldir", "slurmduser"}
@@ -100,8 +91,7 @@ def effect_of(key: str, release: Release) -> Effect:
         slurmctld = Reload.RESTART if key in _NEVER_BY_RECONFIGURE or loses else Reload.RECONFIGURE
         slurmd = Reload.RESTART if key in _NEVER_BY_RECONFIGURE_SLURMD or key == "selecttype" else Reload.RECONFIGURE
         return Effect(slurmctld, slurmd, source, loses) if Reload.RESTART in (slurmctld, slurmd) else _RECONFIGURE
-    slurmd = Reload.RESTART if key in _RESTARTS_SLURMD else Reload.RECONFIGURE
-    return Effect(Reload.RESTART, slurmd, _RESTART_SOURCE, loses)
+    return Effect(Reload.RESTART, Reload.RESTART, _RESTART_SOURCE, loses)
 
 
 def effect_of_nodes(release: Release) -> Effect:

@@ -4,12 +4,12 @@
 
 """Jobs on nodes: drain nodes before they are removed, list the jobs that still run, hold new jobs, cancel all.
 
-Only ``cancel`` ends jobs. The only job that this makes runs the deep checks of a node.
+Only ``cancel`` ends jobs. The only job that this makes runs health checks of a node.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..machine.run import Run, must
@@ -185,22 +185,31 @@ def release_new_jobs(run: Run) -> None:
 
 DEEP_CHECK_MINUTES = 30
 """Time limit of the deep checks."""
-_DEEP_CHECK = "/usr/bin/hpcnode health run deep"
+_CHECK = "/usr/bin/hpcnode health run"
 # 2 is unknown: as on other nodes, a check that could not measure anything stops nothing.
 # Unless somebody waits for the job, its state in Slurm says nothing: the report has the results.
 _FAILS_WITH_IT, _PASSES_ALWAYS = " || [ $? = 2 ]", " || true"
 
 
-def deep_check_job(
-    node: str, partition: str, name: str, minutes: int = DEEP_CHECK_MINUTES, comment: str = "", fails: bool = False
+def health_check_job(
+    node: str,
+    partition: str,
+    name: str,
+    minutes: int = DEEP_CHECK_MINUTES,
+    comment: str = "",
+    tiers: Sequence[str] = ("deep",),
+    fails: bool = False,
 ) -> list[str]:
-    """Return the command that submits root's job with the deep checks of a node, and prints the job's id.
+    """Return the command that submits root's job with health checks of a node, and prints the job's id.
 
     The job waits in the queue until the node has no other job, and gets all of it.
 
-    :param fails: whether the job fails if a check fails.
+    :param tiers: which health checks it runs.
+    :param fails: whether the job fails, and leaves out the next tier, if a check fails.
     """
+    after = _FAILS_WITH_IT if fails else _PASSES_ALWAYS
+    script = " && ".join(f"{{ {_CHECK} {tier}{after}; }}" for tier in tiers)
     words = ["sbatch", "--parsable", f"--job-name={name}", f"--partition={partition}", "--nodes=1"]
     words += [f"--nodelist={node}", "--exclusive", "--mem=0", f"--time={minutes}", "--no-requeue", "--chdir=/"]
     words += ["--output=/dev/null", *([f"--comment={comment}"] if comment else [])]
-    return [*words, f"--wrap={_DEEP_CHECK}{_FAILS_WITH_IT if fails else _PASSES_ALWAYS}"]
+    return [*words, f"--wrap={script}"]

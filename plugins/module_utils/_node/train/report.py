@@ -4,7 +4,8 @@
 
 """What a training reached: its rate against the expected one, the time that restarts lost, and which node was slow.
 
-Each rank writes lines of JSON to ``rank-N.jsonl`` in the job folder, each an average over some steps.
+Each rank writes lines of JSON to ``rank-N.jsonl`` in the job folder, each an average over some steps. The guide to the
+recovery describes them, because any job may write them.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import glob
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
@@ -55,6 +56,16 @@ def read_progress(folder: str) -> list[Progress]:
     return sorted(found, key=lambda one: (one.time, one.rank))
 
 
+def times_of_run(folder: str, nodes: Collection[str], since: float) -> tuple[list[Sample], list[str]]:
+    """Return the times that the ranks of a run wrote to a folder, and which nodes they name besides the run's own.
+
+    :param nodes: the nodes of the run.
+    :param since: when it started: a run after a requeue may find the lines of the earlier one.
+    """
+    times = [one.times for one in read_progress(folder) if one.time >= since]
+    return [one for one in times if one.node in nodes], sorted({one.node for one in times} - set(nodes))
+
+
 def last_seen(folder: str) -> float:
     """Return when the first rank wrote its last line in a job folder, in seconds since 1970; 0 if it wrote none."""
     try:
@@ -70,18 +81,18 @@ def _lines(path: str) -> Iterator[Progress]:
     for line in content.splitlines():
         try:
             data = json.loads(line)
-            rank = int(data["rank"])
-            times = Sample(str(data["node"]), float(data["step_s"]), float(data["data_s"]), float(data["own_s"]), rank)
+            rank, whole, waits = int(data.get("rank", 0)), float(data["step_s"]), float(data.get("data_s", 0.0))
+            times = Sample(str(data["node"]), whole, waits, float(data.get("own_s", whole - waits)), rank)
             loss = data.get("loss")
             yield Progress(
                 float(data["t"]),
-                int(data["step"]),
+                int(data.get("step", 0)),
                 rank,
-                int(data["samples"]),
+                int(data.get("samples", 0)),
                 None if loss is None else float(loss),
                 times,
             )
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
             continue
 
 

@@ -20,6 +20,8 @@ SETTINGS = "/etc/hpcai/portal/portal.json"
 PAGE_STARTS_S = 300
 """Seconds for the server of a page to start. The hub ends if one takes longer; its default, 30 s, is too short on a
 machine that is busy or has just booted."""
+NOTEBOOK_STARTS_S = 300
+"""Seconds for a notebook's server to start, after the time in the queue. JupyterHub then shows only "Timeout"."""
 ADMIN_SCOPES = ("admin-ui", "list:users", "read:users", "read:servers", "delete:servers")
 """What members of ``portal_admin_groups`` may do. JupyterHub's own role "admin" may act as every user."""
 _LIBRARY = str(Path(__file__).resolve().parents[1])
@@ -86,7 +88,7 @@ def _logins(c: Any, settings: Mapping[str, Any], env: Mapping[str, str]) -> None
 
 def _notebooks(c: Any, settings: Mapping[str, Any]) -> None:
     notebooks = settings["notebooks"]
-    c.Spawner.start_timeout = notebooks["wait_minutes"] * 60
+    c.Spawner.start_timeout = notebooks["wait_minutes"] * 60 + NOTEBOOK_STARTS_S
     c.Spawner.http_timeout = 60
     c.Spawner.default_url = "/lab"
     c.Spawner.env_keep = []
@@ -94,6 +96,7 @@ def _notebooks(c: Any, settings: Mapping[str, Any]) -> None:
     # The spawner reads them itself.
     c.SlurmNotebook.apply_user_options = _leave_options
     c.SlurmNotebook.only_partitions = notebooks["partitions"]
+    c.SlurmNotebook.wait_minutes = notebooks["wait_minutes"]
     c.SlurmNotebook.longest_hours = notebooks["hours"]
     c.SlurmNotebook.containers = notebooks["containers"]
     c.SlurmNotebook.own_containers = notebooks["own_containers"]

@@ -59,7 +59,9 @@ def listener(port: int, tables: Sequence[str]) -> int | None:
 def kernel(image: str, folder: str, home: str, cpus: str) -> dict[str, object]:
     """Return the Jupyter kernel that runs in a container of the same job. The image must have ipykernel."""
     mounts = ",".join(f"{path}:{path}" for path in (home, folder) if not re.search(r"[:,\s]", path))
-    argv = ["/usr/bin/srun", "--overlap", "--ntasks=1", f"--cpus-per-task={cpus}", f"--container-image={image}"]
+    # The token would enter the container, whose programs do not need it.
+    argv = ["/usr/bin/env", "--unset=JUPYTERHUB_API_TOKEN"]
+    argv += ["/usr/bin/srun", "--overlap", "--ntasks=1", f"--cpus-per-task={cpus}", f"--container-image={image}"]
     # With the name, a second kernel uses the unpacked image of the first one.
     argv += ["--container-name=notebook", f"--container-mounts={mounts}", f"--container-workdir={home}"]
     argv += ["python3", "-m", "ipykernel_launcher", "-f", "{connection_file}"]
@@ -82,7 +84,9 @@ def environment(given: Mapping[str, str], account: pwd.struct_passwd, folder: st
         "JUPYTERHUB_SERVICE_URL": f"http://0.0.0.0:{port}{prefix}",
     }
     path = given.get("PATH") or "/usr/local/bin:/usr/bin:/bin"
-    return {**given, **own, "PATH": path}
+    # sbatch sets SLURM_EXPORT_ENV to the names of its --export, and srun would pass on only these variables.
+    kept = {name: value for name, value in given.items() if name != "SLURM_EXPORT_ENV"}
+    return {**kept, **own, "PATH": path}
 
 
 @contextlib.contextmanager
@@ -175,7 +179,8 @@ class Server:
 
 def command_of(asked: argparse.Namespace, folder: str) -> list[str]:
     """Return the server's command line."""
-    command = [str(Path(sys.executable).parent / "jupyterhub-singleuser"), "--ServerApp.port_retries=0"]
+    # -P, because the program's folder has modules with common names, such as config.
+    command = [sys.executable, "-P", str(Path(__file__).with_name("singleuser.py")), "--ServerApp.port_retries=0"]
     # Kernels then listen at sockets in the user's own folder, and not at ports, which other users of the node could
     # read. The path of a socket has at most 107 characters, and Jupyter adds some 60.
     if len(folder) <= 40:
@@ -186,7 +191,7 @@ def command_of(asked: argparse.Namespace, folder: str) -> list[str]:
             f"--ServerApp.shutdown_no_activity_timeout={seconds}",
             f"--MappingKernelManager.cull_idle_timeout={seconds}",
             "--MappingKernelManager.cull_interval=60",
-            # Also those that a browser shows. A kernel that computes is not idle.
+            # Also those that a browser shows (see also ``singleuser``). A kernel that computes is not idle.
             "--MappingKernelManager.cull_connected=True",
             # A server with a terminal does not end.
             f"--TerminalManager.cull_inactive_timeout={seconds}",

@@ -55,6 +55,7 @@ class SlurmNotebook(BatchSpawnerBase):
 
     only_partitions = List(Unicode(), config=True)
     longest_hours = Integer(8, config=True)
+    wait_minutes = Integer(30, config=True)
     containers = Dict(config=True)
     own_containers = Bool(False, config=True)
     ports = List(Integer(), [21000, 21999], config=True)
@@ -119,7 +120,7 @@ class SlurmNotebook(BatchSpawnerBase):
     async def start(self) -> tuple[str, int]:
         """Submit the job, and wait until its notebook listens.
 
-        :raises StartFailed: the job is refused, or ends before.
+        :raises StartFailed: the job is refused, ends before, or does not run within ``wait_minutes``.
         """
         self.port = 0
         if self.server:
@@ -129,12 +130,20 @@ class SlurmNotebook(BatchSpawnerBase):
         except form.FormProblem as problem:
             raise StartFailed(str(problem)) from None
         await self._submit(choice)
+        deadline = time.monotonic() + self.wait_minutes * 60
         while not (self.port and self._job.status is slurm.Status.RUNNING):
             await asyncio.sleep(self.startup_poll_interval)
             if await self.query_job_status() is JobStatus.NOTFOUND:
                 job, self.job_id = self.job_id, ""
                 raise StartFailed(
                     f"Job {job} ended before its notebook was ready. See ~/.hpcai-notebook.log, and 'sacct -j {job}'."
+                )
+            if self._job.status is not slurm.Status.RUNNING and time.monotonic() > deadline:
+                job = self.job_id
+                await self.stop()
+                raise StartFailed(
+                    f"Job {job} did not start within {self.wait_minutes} minutes, so it was cancelled. "
+                    "Try again later, or ask for fewer GPUs, CPU cores or hours."
                 )
         self.ip = await self._address(self._job.host)
         self.db.commit()

@@ -9,9 +9,11 @@ import copy
 from dataclasses import dataclass
 from typing import Any
 
+from simulator.arm import versions
 from simulator.arm.context import Context
 from simulator.arm.errors import ArmError, group_not_found
 from simulator.arm.provision import interfaces, machines, network, rights, schema, services, sets
+from simulator.arm.provision.expressions import has_references
 from simulator.arm.provision.kinds import Change, Kind, kind_of
 from simulator.arm.provision.targets import GROUPS, Target, target
 from simulator.effects import Work
@@ -31,7 +33,7 @@ ALL: tuple[Kind, ...] = (
     interfaces.PrivateEndpoint("Microsoft.Network/privateEndpoints"),
     services.Plain("Microsoft.Network/privateEndpoints/privateDnsZoneGroups", located=False, typed=False),
     services.Plain("Microsoft.Network/privateDnsZones"),
-    services.Plain("Microsoft.Network/privateDnsZones/virtualNetworkLinks"),
+    interfaces.ZoneLink("Microsoft.Network/privateDnsZones/virtualNetworkLinks"),
     services.Identity("Microsoft.ManagedIdentity/userAssignedIdentities"),
     services.KeyVault("Microsoft.KeyVault/vaults"),
     services.VaultSecret("Microsoft.KeyVault/vaults/secrets"),
@@ -84,11 +86,16 @@ def prepared(
     planned: dict[str, dict[str, Any]] | None = None,
     cores: dict[str, int] | None = None,
     version: str = "",
+    sent: dict[str, Any] | None = None,
 ) -> Change:
-    """A request after all checks. Raises ArmError. With ``planned`` it is only validated."""
+    """A request after all checks. Raises ArmError. With ``planned`` it is only validated.
+
+    :param sent: of a PATCH, what it contains.
+    """
     own = kind(place.kind)
     rights.check_provider(state, place.kind)
-    if place.group and place.group.lower() not in state.model.resource_groups:
+    group = f"/subscriptions/{state.model.subscription}/resourceGroups/{place.group}".lower()
+    if place.group and place.group.lower() not in state.model.resource_groups and group not in (planned or {}):
         raise group_not_found(place.group)
     rights.check_action(state, f"{place.kind}/write", place.scope)
     change = Change(
@@ -100,11 +107,12 @@ def prepared(
         {} if cores is None else cores,
         version,
     )
+    rights.check_links(state, place, change.body if sent is None else sent)
     rights.check_locks(state, place.id, place.kind, deletes=False)
     rights.check_policies(change)
     if own.located:
         _check_location(change)
-    if change.dry and not own.preflight:
+    if change.dry and (not own.preflight or has_references(change.body)):
         return change
     if place.parent and change.resource(place.parent) is None:
         raise ArmError(
@@ -115,6 +123,24 @@ def prepared(
         )
     own.check(change)
     return change
+
+
+def check_group(state: Context, place: Target, body: Any) -> dict[str, Any]:
+    """The checked request for a resource group. Raises ArmError."""
+    wanted, found = schema.cleaned(GROUPS, body), state.model.resource_groups.get(place.group.lower())
+    rights.check_action(state, f"{GROUPS}/write", place.id)
+    rights.check_policies(Change(state, place, wanted, found))
+    wanted["location"] = location = str(wanted.get("location") or "").replace(" ", "").lower()
+    if not location:
+        raise ArmError(400, "LocationRequired", "The location property is required for this definition.")
+    if found is not None and found.location.lower() != location:
+        raise ArmError(
+            409,
+            "InvalidResourceGroupLocation",
+            f"Invalid resource group location '{location}'. The Resource group already exists in location "
+            f"'{found.location}'.",
+        )
+    return wanted
 
 
 def _check_location(change: Change) -> None:
@@ -165,7 +191,7 @@ def patch(state: Context, place: Target, body: Any) -> Done:
         merged = schema.writable(place.kind, request_of(item))
         for key, value in wanted.items():
             merged[key] = value if key == "tags" else _merged(merged.get(key), value)
-        change = prepared(state, place, merged)
+        change = prepared(state, place, merged, sent=wanted)
         return Done(item, own, False, own.make(change))
 
 
@@ -222,6 +248,22 @@ def resources(state: Context, group: str | None) -> list[Resource]:
 def answer(state: Context, item: Resource) -> dict[str, Any]:
     """A resource as a GET returns it."""
     return kind(kind_of(item)).answer(state, item)
+
+
+def properties_of(state: Context, azure_id: str, version: str) -> dict[str, Any]:
+    """The properties of an existing resource, as a template's reference reads them. Raises ArmError."""
+    place = target(azure_id, NAMES)
+    item = find(state, azure_id)
+    if place is None or item is None:
+        raise no_reference(azure_id, version)
+    versions.check(place.kind, version)
+    found: dict[str, Any] = answer(state, item).get("properties") or {}
+    return found
+
+
+def no_reference(azure_id: str, version: str) -> ArmError:
+    """The error for a reference to a missing resource."""
+    return ArmError(404, "ResourceNotFound", f"The Resource '{azure_id}' was not found (api-version {version}).")
 
 
 def delete_group(state: Context, name: str) -> Work:

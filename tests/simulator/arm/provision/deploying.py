@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 import time
 import uuid
@@ -13,11 +14,13 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from simulator.arm import versions
 from simulator.arm.compute_payloads import timestamp
 from simulator.arm.context import Context
 from simulator.arm.errors import CODES, ArmError
 from simulator.arm.provision import changes
-from simulator.arm.provision.targets import GROUPS
+from simulator.arm.provision.expressions import with_references
+from simulator.arm.provision.targets import DEPLOYMENTS, GROUPS
 from simulator.arm.provision.templates import Step
 from simulator.operations import Operation, OperationFailed
 from simulator.resources import now
@@ -58,10 +61,14 @@ def validate(state: Context, name: str, steps: list[Step]) -> None:
     errors: list[dict[str, Any]] = []
     with state.model.lock:
         for step in steps:
-            if step.place.kind == GROUPS:
-                continue
             try:
+                versions.check(step.place.kind, step.version)
+                if step.place.kind == DEPLOYMENTS:
+                    continue
                 _apply_faults(state, "VALIDATE", step)
+                if step.place.kind == GROUPS:
+                    changes.check_group(state, step.place, step.body)
+                    continue
                 changes.prepared(state, step.place, step.body, planned, cores, step.version)
             except ArmError as error:
                 errors.append(error.body | {"target": step.place.id})
@@ -96,7 +103,7 @@ def execute(state: Context, deployment: Deployment) -> None:
     with ThreadPoolExecutor(4) as pool:
         while True:
             while not deployment.canceled.is_set() and (step := _next(deployment.steps, done)) is not None:
-                future = _start(state, pool, step)
+                future = _start(state, pool, step, deployment.steps)
                 if future is None:
                     done.add(step.place.id.lower())
                 else:
@@ -123,16 +130,18 @@ def _next(steps: list[Step], done: set[str]) -> Step | None:
     return next(iter(quick or ready), None)
 
 
-def _start(state: Context, pool: ThreadPoolExecutor, step: Step) -> Future[None] | None:
+def _start(state: Context, pool: ThreadPoolExecutor, step: Step, steps: list[Step]) -> Future[None] | None:
     """Make a resource. Returns the part that takes time."""
     step.state, step.started = "Running", now()
     try:
         _apply_faults(state, "PUT", step)
         if step.place.kind == GROUPS:
-            state.model.add_group(step.place.name, step.body.get("location", ""), step.body.get("tags"))
+            wanted = changes.check_group(state, step.place, step.body)
+            state.model.add_group(step.place.name, wanted["location"], wanted.get("tags"))
             _finish(step, None)
             return None
-        made = changes.put(state, step.place, step.body, step.version)
+        body = with_references(step.body, step.place.name, functools.partial(_properties, state, step, steps))
+        made = changes.put(state, step.place, body, step.version)
     except ArmError as error:
         _finish(step, error)
         return None
@@ -144,6 +153,20 @@ def _start(state: Context, pool: ThreadPoolExecutor, step: Step) -> Future[None]
         _finish(step, None)
         return None
     return pool.submit(made.work)
+
+
+def _properties(state: Context, step: Step, steps: list[Step], azure_id: str, version: str) -> dict[str, Any]:
+    """What a reference reads. Without a dependency, nothing says that a resource of the template is made before."""
+    made = {other.place.id.lower(): other for other in steps}
+    waiting = list(step.depends)
+    before: set[str] = set()
+    while waiting:
+        above = waiting.pop()
+        before.add(above)
+        waiting += [other for other in made[above].depends if other not in before]
+    if azure_id.lower() in made.keys() - before:
+        raise changes.no_reference(azure_id, version)
+    return changes.properties_of(state, azure_id, version)
 
 
 def _failure(future: Future[None]) -> ArmError | None:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, hpcai.azure contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What has addresses in a network: NAT gateways, public addresses, interfaces, bastion hosts, private endpoints."""
+"""What is in a network: NAT gateways, addresses, interfaces, bastion hosts, private endpoints, links of DNS zones."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from simulator.addresses import AddressesExhausted, AddressPool
 from simulator.arm.context import Context
 from simulator.arm.errors import ArmError
 from simulator.arm.network_payloads import mac_number
-from simulator.arm.provision.kinds import Change, id_of, users
+from simulator.arm.provision.kinds import Change, Kind, id_of, users
 from simulator.arm.provision.network import NetworkKind
 from simulator.effects import Work
 from simulator.resources import NETWORK, Document, Resource
@@ -219,6 +219,34 @@ class PrivateEndpoint(NetworkKind):
         if subnet is not None:
             subnet.private.release(item.properties["customDnsConfigs"][0]["ipAddresses"][0])
         return super().remove(state, item)
+
+
+class ZoneLink(Kind):
+    """A link of a private DNS zone to a network, whose machines find the zone's names then."""
+
+    def check(self, change: Change) -> None:
+        """Refuse a network that is linked to another zone of the same name.
+
+        Codes and messages as in Azure/azure-cli issue 23351 and MicrosoftDocs/azure-aks-docs issue 212. The operation
+        fails, not the validation of a deployment.
+        """
+        network = str((change.properties.get("virtualNetwork") or {}).get("id"))
+        if change.resource(network) is None:
+            raise ArmError(400, "BadRequest", f"Virtual network resource not found for '{network}'")
+        if change.dry:
+            return
+        zone = change.target.parent.rpartition("/")[2]
+        for other in change.state.model.documents.of(self.name):
+            same = other.properties["virtualNetwork"]["id"].lower() == network.lower()
+            above = other.id.rsplit("/", 2)[0]
+            name = above.rpartition("/")[2]
+            if same and name.lower() == zone.lower() and above.lower() != change.target.parent.lower():
+                raise ArmError(
+                    400,
+                    "BadRequest",
+                    "A virtual network cannot be linked to multiple zones with overlapping namespaces. You tried to "
+                    f"link virtual network with '{zone}' and '{name}' zones.",
+                )
 
 
 def take(pool: AddressPool, where: str, wanted: str | None = None) -> str:

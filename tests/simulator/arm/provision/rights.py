@@ -6,17 +6,36 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 from simulator import roles
 from simulator.arm.context import Context
 from simulator.arm.errors import ArmError
-from simulator.arm.provision.kinds import Change
+from simulator.arm.provision.kinds import Change, references
+from simulator.arm.provision.targets import Target
 from simulator.resources import Document
 
 LOCKS = "Microsoft.Authorization/locks"
 CALLER = "00000000-0000-4000-8000-00000000c11e"
 """The object id of whoever has the token."""
+_LINKED = {
+    "microsoft.managedidentity/userassignedidentities": "assign",
+    **dict.fromkeys(
+        (
+            "microsoft.network/virtualnetworks",
+            "microsoft.network/virtualnetworks/subnets",
+            "microsoft.network/networksecuritygroups",
+            "microsoft.network/natgateways",
+            "microsoft.network/publicipaddresses",
+            "microsoft.network/networkinterfaces",
+            "microsoft.network/privatednszones",
+        ),
+        "join",
+    ),
+}
+"""What a caller must be allowed to do with a resource to which its request refers, by the resource's type. Source:
+MicrosoftDocs/azure-docs, role-based-access-control/resource-provider-operations."""
 _VERBS = {"PUT": "write", "PATCH": "write", "DELETE": "delete", "POST": "action"}
 
 
@@ -68,7 +87,7 @@ def check_identity(state: Context, principals: frozenset[str], method: str, path
 
 def check_action(state: Context, action: str, scope: str) -> None:
     """Raise ArmError if the caller has no right to an action."""
-    if not roles.allows(state.model.limits.permissions, action):
+    if not roles.allows(roles.permissions_at(state.model, scope), action):
         raise ArmError(
             403,
             "AuthorizationFailed",
@@ -76,6 +95,37 @@ def check_action(state: Context, action: str, scope: str) -> None:
             f"over scope '{scope}' or the scope is invalid. If access was recently granted, please refresh your "
             "credentials.",
         )
+
+
+def check_links(state: Context, place: Target, body: Any) -> None:
+    """Raise ArmError if the caller has no right to use a resource that the request refers to."""
+    for path, azure_id in _links(body):
+        namespace, *parts = azure_id.rpartition("/providers/")[2].split("/")
+        kind = "/".join([namespace, *parts[::2]])
+        verb = _LINKED.get(kind.lower())
+        if verb is None or f"{azure_id}/".lower().startswith(f"{place.id}/".lower()):
+            continue
+        if ".networkAcls." in path:
+            verb = "joinViaServiceEndpoint"
+        action = f"{kind}/{verb}/action"
+        if not roles.allows(roles.permissions_at(state.model, azure_id), action):
+            # As in microsoft/planetary-computer-hub pull request 25.
+            raise ArmError(
+                403,
+                "LinkedAuthorizationFailed",
+                f"The client '{CALLER}' with object id '{CALLER}' has permission to perform action "
+                f"'{place.kind}/write' on scope '{place.id}'; however, it does not have permission to perform action "
+                f"'{action}' on the linked scope(s) '{azure_id}' or the linked scope(s) are invalid.",
+            )
+
+
+def _links(body: Any) -> Iterator[tuple[str, str]]:
+    """The ids in a request, with their dotted paths."""
+    yield from references(body)
+    for azure_id in ((body.get("identity") or {}).get("userAssignedIdentities") or {}) if body else ():
+        yield "identity", azure_id
+    for config in ((body or {}).get("properties") or {}).get("privateDnsZoneConfigs") or []:
+        yield "privateDnsZoneConfigs", config["properties"]["privateDnsZoneId"]
 
 
 def check_policies(change: Change) -> None:

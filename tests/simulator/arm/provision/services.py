@@ -15,6 +15,7 @@ from simulator import roles
 from simulator.arm.compute_payloads import timestamp
 from simulator.arm.context import Context
 from simulator.arm.errors import ArmError, bad_parameter
+from simulator.arm.provision.firewalls import check_subnets
 from simulator.arm.provision.kinds import Change, Kind
 from simulator.arm.provision.rights import CALLER, storage_taken
 from simulator.effects import Work
@@ -65,6 +66,7 @@ class KeyVault(Kind):
             raise ArmError(400, "BadRequest", "The parameter accessPolicies is not specified.")
         if properties.get("enablePurgeProtection") is False:
             raise ArmError(400, "BadRequest", 'The property "enablePurgeProtection" cannot be set to false.')
+        check_subnets(change)
         if change.existing is None:
             taken = name_taken(change.state, name)
             if taken and not (
@@ -183,6 +185,7 @@ class StorageAccount(Kind):
             raise ArmError(409, "StorageAccountAlreadyTaken", f"The storage account named {name} is already taken.")
         if change.before.get("kind", change.body["kind"]) != change.body["kind"]:
             raise change.immutable("kind")
+        check_subnets(change)
 
     def settle(self, change: Change, document: Document) -> None:
         """Add endpoints, state and the services."""

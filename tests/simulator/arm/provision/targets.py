@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from simulator.arm.errors import ArmError
 
 GROUPS = "Microsoft.Resources/resourceGroups"
+DEPLOYMENTS = "Microsoft.Resources/deployments"
 PREFIX = re.compile(r"/subscriptions/(?P<subscription>[^/]+)(?:/resourcegroups/(?P<group>[^/]+))?", re.IGNORECASE)
 
 

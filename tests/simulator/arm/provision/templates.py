@@ -1,22 +1,24 @@
 # Copyright (c) 2026, hpcai.azure contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Templates without expressions except parameters, read into resources with ids and dependencies."""
+"""Templates, read into resources with ids and dependencies.
+
+The resources of nested deployments stand beside those of the template, as in Azure's validation.
+"""
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from simulator.arm.errors import ArmError
 from simulator.arm.provision import changes
-from simulator.arm.provision.targets import GROUPS, Target, target
+from simulator.arm.provision.expressions import invalid, literal, with_parameters
+from simulator.arm.provision.targets import DEPLOYMENTS, GROUPS, PREFIX, Target, target
 
 OWN = ("type", "apiVersion", "name", "dependsOn", "comments", "condition", "scope", "resources", "existing", "metadata")
 """Keys of a resource in a template that are not part of its body."""
-_PARAMETER = re.compile(r"\[parameters\('(\w+)'\)\]")
 
 
 @dataclass
@@ -42,11 +44,6 @@ class Step:
         return {"id": self.place.id, "resourceType": self.place.kind, "resourceName": name}
 
 
-def invalid(message: str) -> ArmError:
-    """A template that cannot be read."""
-    return ArmError(400, "InvalidTemplate", f"Deployment template validation failed: '{message}'.")
-
-
 def parse(scope: str, body: Any) -> tuple[dict[str, Any], list[Step]]:
     """The template in the body of a request, and its resources. Raises ArmError."""
     properties = (body or {}).get("properties") if isinstance(body, dict) else None
@@ -58,7 +55,7 @@ def parse(scope: str, body: Any) -> tuple[dict[str, Any], list[Step]]:
     for key in ("$schema", "contentVersion", "resources"):
         if key not in template:
             raise invalid(f"The template has no '{key}'")
-    listed = _with_parameters(template["resources"], _parameters(template, properties))
+    listed = with_parameters(template["resources"], _parameters(template, properties))
     named = listed if isinstance(listed, dict) else {}
     steps: dict[str, Step] = {}
     symbols: dict[str, str] = {}
@@ -90,27 +87,17 @@ def _parameters(template: dict[str, Any], properties: dict[str, Any]) -> dict[st
     return values
 
 
-def _with_parameters(value: Any, values: dict[str, Any]) -> Any:
-    """A value of a template with the values of its parameters, the only expression that this simulator evaluates."""
-    if isinstance(value, str) and (found := _PARAMETER.fullmatch(value)):
-        if found[1] not in values:
-            raise invalid(f"The template parameter '{found[1]}' is not found")
-        return values[found[1]]
-    if isinstance(value, dict):
-        return {key: _with_parameters(item, values) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_with_parameters(item, values) for item in value]
-    return value
-
-
 def _steps(scope: str, resource: Any, above_type: str, above_name: str) -> list[Step]:
     """A resource of a template and the resources nested in it."""
     for key in ("type", "apiVersion", "name"):
         if not isinstance(resource, dict) or not isinstance(resource.get(key), str):
             raise invalid(f"The template resource {resource!r:.80} has no '{key}'")
-    resource = literal(resource, resource["name"])
+    inner = resource.get("resources") or []
+    resource = {key: literal(item, resource["name"], key) for key, item in resource.items() if key != "resources"}
     if resource.get("condition") is False:
         return []
+    if resource["type"].lower() == DEPLOYMENTS.lower():
+        return _nested(scope, resource)
     kind = f"{above_type}/{resource['type']}" if above_type else resource["type"]
     name = f"{above_name}/{resource['name']}" if above_name else resource["name"]
     place = target(_id_in(scope, kind, name, resource.get("scope")), changes.NAMES)
@@ -118,9 +105,43 @@ def _steps(scope: str, resource: Any, above_type: str, above_name: str) -> list[
         raise invalid(f"The type '{kind}' and the name '{name}' have different numbers of segments")
     body = {key: value for key, value in resource.items() if key not in OWN}
     found = [Step(place, body, list(resource.get("dependsOn") or []), resource["apiVersion"])]
-    for inner in resource.get("resources") or []:
-        found += _steps(scope, inner, kind, name)
+    for one in inner:
+        found += _steps(scope, one, kind, name)
     return found
+
+
+def _nested(scope: str, resource: dict[str, Any]) -> list[Step]:
+    """The resources of a nested deployment, and the deployment itself, which depends on them."""
+    name, group = resource["name"], resource.get("resourceGroup")
+    if resource.get("subscriptionId") or resource.get("scope"):
+        raise invalid(f"this simulator deploys in one subscription, but '{name}' names a scope")
+    found = PREFIX.match(scope)
+    if group and found is not None:
+        scope = f"/subscriptions/{found['subscription']}/resourceGroups/{group}"
+    check_location(scope, name, resource)
+    options = (resource.get("properties") or {}).get("expressionEvaluationOptions") or {}
+    if str(options.get("scope", "outer")).lower() != "outer":
+        raise invalid(f"this simulator evaluates the parameters of '{name}' in the outer scope only")
+    _template, steps = parse(scope, resource)
+    needs = list(resource.get("dependsOn") or [])
+    for step in steps:
+        step.depends += needs
+    place = Target(f"{scope}/providers/{DEPLOYMENTS}/{name}", DEPLOYMENTS, group or "", name, "", scope)
+    return [*steps, Step(place, {}, [*needs, *(step.place.id for step in steps)], resource["apiVersion"])]
+
+
+def check_location(scope: str, name: str, deployment: Any) -> None:
+    """Raise ArmError if a deployment has no location although its scope has none, or one beside that of its group."""
+    given = isinstance(deployment, dict) and bool(deployment.get("location"))
+    of_group = "/resourcegroups/" in scope.lower()
+    if given == of_group:
+        wrong = f"is not allowed for '{name}' at resource group scope" if given else f"must be specified for '{name}'"
+        raise ArmError(
+            400,
+            "InvalidDeployment",
+            f"The 'location' property {wrong}. Please see https://aka.ms/arm-deployment-subscription for usage "
+            "details.",
+        )
 
 
 def _id_in(scope: str, kind: str, name: str, own_scope: str | None) -> str:
@@ -157,20 +178,6 @@ def _id_of(scope: str, kind: str, name: str) -> str:
         )
     pairs = "/".join(f"{word}/{part}" for word, part in zip(words, names, strict=True))
     return f"{scope}/providers/{namespace}/{pairs}"
-
-
-def literal(value: Any, where: str) -> Any:
-    """A value of a template without expressions. Two brackets at the start stand for one."""
-    if isinstance(value, str) and value.startswith("["):
-        if value.startswith("[["):
-            return value[1:]
-        if value.endswith("]"):
-            raise invalid(f"this simulator evaluates no expressions but parameters: {value!r} in {where}")
-    if isinstance(value, dict):
-        return {key: literal(item, where) for key, item in value.items()}
-    if isinstance(value, list):
-        return [literal(item, where) for item in value]
-    return value
 
 
 def _resolve(name: str, steps: dict[str, Step], symbols: dict[str, str], step: Step) -> str:

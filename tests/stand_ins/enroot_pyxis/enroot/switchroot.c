@@ -33,11 +33,25 @@ static void put(const char *path, const char *text)
     close(handle);
 }
 
+/* Like enroot, create a target that the image lacks. */
+static void make_parents(const char *target)
+{
+    char path[4096];
+    snprintf(path, sizeof(path), "%s", target);
+    for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        if (mkdir(path, 0755) < 0 && errno != EEXIST)
+            die("cannot make", path);
+        *slash = '/';
+    }
+}
+
 static void bind_to(const char *source, const char *target)
 {
     struct stat found;
     if (stat(source, &found) < 0)
         die("no such file or directory", source);
+    make_parents(target);
     if (S_ISDIR(found.st_mode)) {
         if (mkdir(target, 0755) < 0 && errno != EEXIST)
             die("cannot make", target);

@@ -3,7 +3,7 @@
  * SPDX-License-Identifier: GPL-3.0-or-later
  */
 
-/* A stand-in for pyxis: a SPANK plugin with its file names, its plugstack.conf options and three of its srun options.
+/* A stand-in for pyxis: a SPANK plugin with its file names, its plugstack.conf options and four of its srun options.
  * A step with --container-image runs in the root file system and mount namespace of a container that enroot creates.
  */
 #include <errno.h>
@@ -23,7 +23,7 @@
 
 SPANK_PLUGIN(pyxis, 1)
 
-static char *image, *mounts, *given_name;
+static char *image, *mounts, *given_name, *workdir;
 static char container[256];
 static char runtime_path[256] = "/run/pyxis";
 static int scope_is_job, failed, user_ns = -1, mount_ns = -1;
@@ -56,10 +56,18 @@ static int on_name(int value, const char *text, int remote)
     return 0;
 }
 
+static int on_workdir(int value, const char *text, int remote)
+{
+    (void)value, (void)remote;
+    workdir = strdup(text);
+    return 0;
+}
+
 static struct spank_option options[] = {
     {"container-image", "[USER@][REGISTRY#]IMAGE[:TAG]|PATH", "[pyxis] the image to use for the container", 1, 0, on_image},
     {"container-mounts", "SRC:DST[,SRC:DST...]", "[pyxis] bind mounts inside the container", 1, 0, on_mounts},
     {"container-name", "NAME", "[pyxis] name to use for saving and loading the container", 1, 0, on_name},
+    {"container-workdir", "PATH", "[pyxis] working directory inside the container", 1, 0, on_workdir},
     SPANK_OPTIONS_TABLE_END};
 
 static int configure(int count, char **words)
@@ -256,7 +264,11 @@ int slurm_spank_task_init(spank_t sp, int count, char **words)
         slurm_error("pyxis: couldn't join the container: %s", strerror(errno));
         return -1;
     }
-    return chdir("/");
+    if (chdir(workdir ? workdir : "/") < 0) {
+        slurm_error("pyxis: couldn't chdir to %s: %s", workdir ? workdir : "/", strerror(errno));
+        return -1;
+    }
+    return 0;
 }
 
 int slurm_spank_exit(spank_t sp, int count, char **words)

@@ -86,7 +86,7 @@ def test_health_settings_have_the_format_of_the_settings_file(render: Render) ->
         ({"warn_only": ["laod"]}, r"warn_only: there is no check laod, did you mean load\?"),
         ({"limits": {"gpu_host_bandwith": 1}}, r"limit gpu_host_bandwith, did you mean gpu_host_bandwidth\?"),
         ({"limits": {"ib_flap": 1}}, r"limits: there is no limit ib_flap, did you mean ib_flaps\?"),
-        ({"limits": {"nccl_allreduce": "460"}}, "limits.nccl_allreduce is '460', but must be a number"),
+        ({"limits": {"nccl_allreduce": "460"}}, "limits.nccl_allreduce is '460', but must be a finite number"),
         ({"options": {"servces": {}}}, r"options: there is no check servces, did you mean services\?"),
         (
             {"options": {"services": {"neded": []}}},
@@ -252,6 +252,7 @@ EXAMPLES: dict[str, list[Any]] = {
     ],
     "slurm_spare_nodes": ["compute-[0-2,4-5]"],
     "slurm_upgrade": [{"oldest": "22.05.8", "pending": ["gpu1"], "found": "22.05.8 on gpu1; 23.11.4 on ctl"}],
+    "has_gpus": [True],
     "vm_size": ["12 CPUs for each of 8 A100-SXM4-40GB", "1 1 0 0 3 3 2 2", 8, 0],
 }
 

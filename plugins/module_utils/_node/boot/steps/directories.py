@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ...health.check import FAIL, PASS, SKIP, WARN
 from ...machine.vm_size import VmSizeUndetermined
-from ...setup.directories.ensure import Outcome as Done
+from ...setup.directories.ensure import Outcome as DirectoriesOutcome
 from ...setup.directories.ensure import ensure
 from ...setup.directories.options import SETTINGS, DirectoryOptions, read_options
 from ...setup.directories.plan import MOUNT
@@ -48,7 +48,7 @@ def _perform(context: Context) -> Outcome:
     return Outcome(PASS, f"{done.mountpoint}: {number} directories are set up", "", done.actions, details)
 
 
-def _ensure(options: DirectoryOptions, context: Context) -> Done:
+def _ensure(options: DirectoryOptions, context: Context) -> DirectoriesOutcome:
     return ensure(
         options,
         context.root,

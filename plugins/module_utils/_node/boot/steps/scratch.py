@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...health.check import FAIL, PASS, SKIP, WARN
+from ...health.check import FAIL, SKIP, WARN, Finding
+from ...health.checks.scratch import SCRATCH, judge_scratch
 from ...machine.config import ConfigError
 from ...machine.disks import read_block_devices
 from ...machine.mounts import read_mounts
@@ -24,7 +25,7 @@ from ...setup.scratch.facts import count_selected, select
 from ...setup.scratch.options import ScratchOptions, parse, read_options
 from ...sku import UnknownVmSize
 from ..size import expected_size
-from ..step import Context, Outcome, Step
+from ..step import Context, Outcome, Step, at_boot, outcome_of
 
 _LOCK_S = 60.0
 _DISKS_LATE_S = 30.0
@@ -65,9 +66,10 @@ def _perform(context: Context) -> Outcome:
         return Outcome(FAIL, str(error), "Run 'hpcnode scratch up'", details=details)
     summary = f"{done.mountpoint}: {done.filesystem} on {len(done.devices)} local NVMe disks"
     details = {"expected": expected.count, **as_results(done)}
+    findings = [] if context.check else at_boot(SCRATCH, judge_scratch(root, options.mountpoint)[1])
     if done.warnings:
-        return Outcome(WARN, "; ".join([summary, *done.warnings]), "", (*cleared, *done.steps), details)
-    return Outcome(PASS, summary, "", (*cleared, *done.steps), details)
+        findings.append(Finding(WARN, "; ".join([summary, *done.warnings])))
+    return outcome_of(findings, summary, (*cleared, *done.steps), details)
 
 
 def _clear(options: ScratchOptions, root: Root) -> tuple[str, ...]:

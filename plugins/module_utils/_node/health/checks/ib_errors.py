@@ -131,7 +131,7 @@ def _measure_flaps(context: Context) -> Answer:
     now = {port.label: _read_flaps(context.root, port, interfaces) for port in ports}
     before = context.history.get(_FLAPS_COUNTERS)
     flaps: _Flaps = {
-        label: [(float(entry[0]), int(entry[1])) for entry in kept] for label, kept in _kept(context).items()
+        label: [(float(entry[0]), int(entry[1])) for entry in kept] for label, kept in _earlier_flaps(context).items()
     }
     logged: Mapping[str, list[float]] | None = None
     if before is None or not all(now.values()):
@@ -153,7 +153,7 @@ def _measure_flaps(context: Context) -> Answer:
     return _judged([port for port in ports if port not in blind], blind, flaps, _limit(context))
 
 
-def _kept(context: Context) -> Mapping[str, Sequence[Sequence[Any]]]:
+def _earlier_flaps(context: Context) -> Mapping[str, Sequence[Sequence[Any]]]:
     return context.history.get(_FLAPS) or {}
 
 

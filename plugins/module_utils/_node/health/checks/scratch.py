@@ -42,6 +42,17 @@ def _measure(context: Context) -> Answer:
         mountpoint = str(recorded.get("mountpoint") or mountpoint)
     if not count and kind == DIRECTORY:
         return _of_directory(root, mountpoint)
+    readings, findings = judge_scratch(root, mountpoint)
+    return Answer(
+        good=f"{mountpoint} is mounted, complete, and can be written",
+        readings=readings,
+        findings=findings,
+        limit="mounted as the boot phase left it, an array with all members, writable",
+    )
+
+
+def judge_scratch(root: Root, mountpoint: str) -> tuple[tuple[Reading, ...], tuple[Finding, ...]]:
+    """Return what was measured of a scratch that must be mounted, and what is wrong with it."""
     mount = _mount_at(root, mountpoint)
     readings = [Reading("scratch_mounted", "yes" if mount else "no")]
     findings: list[Finding] = []
@@ -51,12 +62,7 @@ def _measure(context: Context) -> Answer:
         findings += _judge_mount(root, mount)
         findings += _judge_array(root, mount, readings)
         findings += _judge_writing(root, mountpoint)
-    return Answer(
-        good=f"{mountpoint} is mounted, complete, and can be written",
-        readings=tuple(readings),
-        findings=tuple(findings),
-        limit="mounted as the boot phase left it, an array with all members, writable",
-    )
+    return tuple(readings), tuple(findings)
 
 
 def _of_directory(root: Root, path: str) -> Answer:

@@ -74,13 +74,13 @@ def plan(found: Disk, wanted: Disk, in_use: Collection[str] = ()) -> ToolPlan:
             write.append(path)
             if tree or (link and link == wanted[TOOL]):
                 restored.append(path)
-    kept = _kept(found, wanted, in_use, changing=bool(build or write)) if wanted else set()
+    kept = _paths_to_keep(found, wanted, in_use, changing=bool(build or write)) if wanted else set()
     remove = [path for path in _to_remove(found, wanted) if path not in kept]
     restored += [path for path in remove if current and tree_of(path) == current and path != f"{TREES}/{current}"]
     return ToolPlan(tuple(build), tuple(sorted(write, key=_rank)), tuple(remove), tuple(restored))
 
 
-def _kept(found: Disk, wanted: Disk, in_use: Collection[str], changing: bool) -> set[str]:
+def _paths_to_keep(found: Disk, wanted: Disk, in_use: Collection[str], changing: bool) -> set[str]:
     site = found.get(SITE)
     others = sorted(set(map(tree_of, found)) - {"", *map(tree_of, wanted)})
     unused = [name for name in others if name not in in_use and not name.startswith(".")]

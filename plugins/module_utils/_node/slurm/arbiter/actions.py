@@ -64,7 +64,7 @@ def urgency_of(fault: Fault) -> tuple[bool, int]:
 
 
 @dataclass(frozen=True)
-class Done:
+class ActionResult:
     """The result of an action.
 
     :ivar problem: why it failed, in slurmctld's words; empty if it succeeded.
@@ -86,7 +86,7 @@ class Done:
         return f"not done: {text} ({self.problem})" if self.problem else text
 
 
-def carry_out(actions: Iterable[Action], observed: Mapping[str, ObservedNode], run: Run) -> list[Done]:
+def carry_out(actions: Iterable[Action], observed: Mapping[str, ObservedNode], run: Run) -> list[ActionResult]:
     """Carry out the actions, node by node, so that a refused one does not affect the others.
 
     Each node is read again first, so that a reason that somebody gave it meanwhile is not overwritten.
@@ -98,9 +98,9 @@ def carry_out(actions: Iterable[Action], observed: Mapping[str, ObservedNode], r
         try:
             _check_unchanged(observed[action.node].node, run)
             _execute(action, run)
-            done.append(Done(action))
+            done.append(ActionResult(action))
         except CommandFailed as error:
-            done.append(Done(action, str(error)))
+            done.append(ActionResult(action, str(error)))
     return done
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from ...machine.root import Root
 from ...machine.run import CommandFailed, Run
 from . import observed, records, status
-from .actions import LOST, Alert, Done, carry_out
+from .actions import LOST, ActionResult, Alert, carry_out
 from .decide import decide
 from .machine_log import append_changes
 from .settings import Settings
@@ -39,7 +39,7 @@ class Reconciled:
     """
 
     status: dict[str, Any]
-    done: tuple[Done, ...] = ()
+    done: tuple[ActionResult, ...] = ()
 
 
 def reconcile(
@@ -63,7 +63,7 @@ def reconcile(
     if known.problem:
         decision = replace(decision, alerts=(Alert(LOST, "", known.problem), *decision.alerts))
     if check:
-        done = [Done(action) for action in decision.actions]
+        done = [ActionResult(action) for action in decision.actions]
         return Reconciled(status.document(decision, done, decision.machines, settings, now), tuple(done))
     done = carry_out(decision.actions, nodes, run)
     after = dict(decision.machines)

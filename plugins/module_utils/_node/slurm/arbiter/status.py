@@ -13,7 +13,7 @@ from typing import Any
 from ...machine.atomic import read_state, write_state
 from ...machine.exposition import Metric, as_text, write_text_file
 from ...machine.root import Root
-from .actions import BAD, CAP, HELD, NO_DATA, Done
+from .actions import BAD, CAP, HELD, NO_DATA, ActionResult
 from .decide import Decision
 from .records import Machines
 from .settings import Settings
@@ -36,7 +36,7 @@ METRICS = {
 
 
 def document(
-    decision: Decision, done: Sequence[Done], machines: Machines, settings: Settings, now: float
+    decision: Decision, done: Sequence[ActionResult], machines: Machines, settings: Settings, now: float
 ) -> dict[str, Any]:
     """Return the result of the last pass, as plain values."""
     changed = {one.action.node: one for one in done if not one.problem}

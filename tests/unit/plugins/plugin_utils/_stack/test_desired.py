@@ -111,6 +111,17 @@ def test_share_is_served_over_nfs_and_only_inside_the_network() -> None:
     assert link.body["properties"]["virtualNetwork"] == {"id": names.network}
 
 
+def test_adopted_zone_of_a_share_gets_no_link() -> None:
+    zone = f"{GROUP_ID}/providers/{kinds.DNS_ZONE}/privatelink.file.core.windows.net"
+    wanted = stack(shared_home={"source": "azure_files", "dns_zone": zone})
+    found = {one.kind: one for one in resources_of(wanted)}
+
+    assert found[kinds.DNS_ZONE].adopted
+    assert kinds.DNS_LINK not in found
+    (named,) = found[kinds.ENDPOINT_ZONES].body["properties"]["privateDnsZoneConfigs"]
+    assert named["properties"] == {"privateDnsZoneId": zone}
+
+
 def test_internet_reaches_only_ssh_from_the_named_ranges() -> None:
     assert only(kinds.NSG).body["properties"]["securityRules"] == []
     (rule,) = only(kinds.NSG, network={"ssh_from": ["192.0.2.0/24"]}).body["properties"]["securityRules"]

@@ -20,6 +20,7 @@ from ansible_collections.hpcai.azure.plugins.plugin_utils._stack.parse import st
 from .stacks import GROUP_ID, IMAGE, SUBSCRIPTION, sets, smallest, stack
 
 HUB = f"{GROUP_ID}/providers/Microsoft.Network/virtualNetworks/hub"
+ZONES = f"{GROUP_ID}/providers/Microsoft.Network/privateDnsZones"
 
 
 def test_location_key_and_one_set_are_enough() -> None:
@@ -94,6 +95,11 @@ def test_uuid_depends_on_subscription_group_and_name() -> None:
         ({"controller": {"private_ip": "10.42.0.3"}}, "is no usable address of the subnet cluster"),
         ({"shared_home": {"source": "amlfs"}}, "needs adopt"),
         ({"shared_home": {"source": "azure_files", "size_gib": 64}}, "at least 100 GiB, not 64"),
+        ({"shared_home": {"dns_zone": f"{ZONES}/privatelink.file.core.windows.net"}}, "only source azure_files has"),
+        (
+            {"shared_home": {"source": "azure_files", "dns_zone": f"{ZONES}/privatelink.blob.core.windows.net"}},
+            "in the zone privatelink.file.core.windows.net. Give its id, not ",
+        ),
         ({"scale_sets": sets(1, single_placement_group=False)}, "has InfiniBand"),
         ({"scale_sets": sets(1, max=101)}, "at most 100 instances, not 101"),
         ({"scale_sets": sets(1, max_price=3.5)}, "only spot instances have one"),

@@ -29,7 +29,8 @@ def planned(wanted: Stack, found: Answers) -> Plan:
 
 
 def hub(**more: Any) -> dict[str, Any]:
-    subnets: list[dict[str, Any]] = [{"name": name, "properties": {}} for name in ("services", "batch")]
+    endpoints = [{"service": "Microsoft.KeyVault"}, {"service": "Microsoft.Storage"}]
+    subnets = [{"name": name, "properties": {"serviceEndpoints": endpoints}} for name in ("services", "batch")]
     return {"id": HUB, "location": "swedencentral", "properties": {"subnets": subnets}, **more}
 
 
@@ -58,6 +59,23 @@ def test_adopted_network_that_does_not_fit_is_a_problem(answer: dict[str, Any] |
     result = planned(wanted, answers(wanted) | {HUB.lower(): answer})
 
     assert any(words in text for text in result.problems)
+
+
+@pytest.mark.parametrize(
+    ("keys", "lacking"),
+    [
+        ({}, "Microsoft.KeyVault and Microsoft.Storage"),
+        ({"storage": {"containers": []}}, "Microsoft.KeyVault"),
+        ({"key_vault": {"adopt": f"{GROUP_ID}/providers/Microsoft.KeyVault/vaults/central"}}, "Microsoft.Storage"),
+    ],
+)
+def test_adopted_subnet_needs_service_endpoints_for_what_the_stack_makes(keys: dict[str, Any], lacking: str) -> None:
+    wanted = stack(**ADOPTED, **keys)
+    subnets = [{"name": "Services", "properties": {}}, hub()["properties"]["subnets"][1]]
+    result = planned(wanted, answers(wanted) | {HUB.lower(): hub(properties={"subnets": subnets})})
+
+    (problem,) = result.problems
+    assert f"its subnet Services has no service endpoint for {lacking}, so Azure" in problem
 
 
 def test_adopted_vault_gets_no_role_and_its_commands_are_returned() -> None:

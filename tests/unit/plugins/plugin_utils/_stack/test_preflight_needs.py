@@ -118,6 +118,37 @@ def test_adopted_resources_need_no_writes_and_cost_nothing() -> None:
     assert found.group == "ours"
 
 
+def test_needs_what_azure_checks_on_adopted_resources_there_and_not_in_the_group() -> None:
+    central = f"/subscriptions/{SUBSCRIPTION}/resourceGroups/central/providers"
+    identity = f"{central}/Microsoft.ManagedIdentity/userAssignedIdentities/nodes"
+    zone = f"{central}/Microsoft.Network/privateDnsZones/privatelink.file.core.windows.net"
+    hub: dict[str, Any] = {
+        "network": {"adopt": VNET, "subnets": {"cluster": "a", "compute": "b", "endpoints": "c"}},
+        "controller": {"private_ip": "10.1.0.4"},
+        "storage": {"containers": []},
+    }
+    home = {"source": "azure_files", "dns_zone": zone}
+    found = needs_of(stack(**hub, identities={"nodes": identity}, shared_home=home))
+    join = "Microsoft.Network/virtualNetworks/subnets/join/action"
+    by_endpoint = "Microsoft.Network/virtualNetworks/subnets/joinViaServiceEndpoint/action"
+    assign = "Microsoft.ManagedIdentity/userAssignedIdentities/assign/action"
+    assert found.elsewhere == {
+        f"{VNET}/subnets/a": (join, by_endpoint),
+        f"{VNET}/subnets/b": (join, by_endpoint),
+        f"{VNET}/subnets/c": (join,),
+        identity: (assign,),
+        zone: ("Microsoft.Network/privateDnsZones/join/action",),
+    }
+    # The stack makes the controller's identity.
+    assert assign in found.actions
+    assert not {join, by_endpoint, "Microsoft.Network/privateDnsZones/join/action"} & {*found.actions}
+
+    found = needs_of(stack(**hub, shared_home={"source": "azure_files"}))
+    assert found.elsewhere[VNET] == ("Microsoft.Network/virtualNetworks/join/action",)
+    assert "Microsoft.Network/privateDnsZones/join/action" in found.actions
+    assert needs_of(stack()).elsewhere == {}
+
+
 def test_a_share_is_priced_by_its_size_and_its_endpoint_is_not() -> None:
     found = needs_of(stack(shared_home={"source": "azure_files", "size_gib": 1024}))
     assert found.share_gib == (("home", 1024),)

@@ -52,9 +52,9 @@ CONTRIBUTOR = Permission(("*",), ("Microsoft.Authorization/*/Delete", "Microsoft
 
 def only(verdicts: Iterable[Verdict], verdict: str) -> Verdict:
     """The only verdict that is not a pass, which must be this one."""
-    (found,) = [one for one in verdicts if one.verdict != "pass"]
-    assert found.verdict == verdict
-    return found
+    found = [one for one in verdicts if one.verdict != "pass"]
+    assert [one.verdict for one in found] == [verdict]
+    return found[0]
 
 
 def all_pass(verdicts: Iterable[Verdict]) -> bool:
@@ -137,6 +137,23 @@ def test_assignments_that_others_write_are_a_warning_until_they_exist() -> None:
 def test_a_conditional_right_to_assign_roles_is_unknown() -> None:
     limited = Permission(("Microsoft.Authorization/roleAssignments/write",), condition="@Request[...]")
     assert "under a condition" in only(rights(CONTRIBUTOR, limited), "unknown").summary
+
+
+def test_rights_on_an_adopted_resource_are_asked_there() -> None:
+    hub = GROUP.replace("/hpc", "/hub") + "/providers/Microsoft.Network/virtualNetworks/hub/subnets/batch"
+    join = "Microsoft.Network/virtualNetworks/subnets/join/action"
+    wanted = needs(elsewhere={hub: (join,)})
+
+    def judged(answer: Answer[list[Permission]]) -> list[Verdict]:
+        return list(judge_rights(wanted, facts(permissions_elsewhere={hub: answer})))
+
+    assert all_pass(judged(Answer([Permission(("*/join/action",))])))
+    found = only(judged(Answer([Permission(("*/read",))])), "fail")
+    assert (found.check, found.about, found.summary) == ("rights", hub, f"the identity lacks {join}")
+    assert f"--role 'Network Contributor' --scope {hub}. Needed actions: {join}" in found.action
+    assert only(judged(Answer(problem="403")), "unknown").about == hub
+    # That it does not exist is found by another check.
+    assert all_pass(judged(Answer()))
 
 
 def test_rights_are_unknown_without_an_answer() -> None:

@@ -203,7 +203,7 @@ def test_a_node_of_several_runs_shows_the_worst_one() -> None:
     assert [one["verdict"] for one in documents.values()] == ["fail", "fail", "pass", "pass"]
 
 
-def runs(values: Sequence[float]) -> list[run.Done]:
+def runs(values: Sequence[float]) -> list[run.JudgedRun]:
     """Runs of one node, one after the other."""
     return [
         run.run_benchmark(storage.SCRATCH, ("n-0",), ND, Slurm("scratch", n_0=value), clock=lambda: 1000.0)[0]

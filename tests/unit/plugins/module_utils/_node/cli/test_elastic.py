@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,7 +16,7 @@ import pytest
 from ansible_collections.hpcai.azure.plugins.module_utils._node.cli import elastic
 from ansible_collections.hpcai.azure.plugins.module_utils._node.cli.command import BAD, GOOD, UNKNOWN, USAGE
 from ansible_collections.hpcai.azure.plugins.module_utils._node.cli.main import main
-from ansible_collections.hpcai.azure.plugins.module_utils._node.elastic import spool
+from ansible_collections.hpcai.azure.plugins.module_utils._node.elastic import settle, spool
 from ansible_collections.hpcai.azure.plugins.module_utils._node.elastic.daemon import Daemon
 from ansible_collections.hpcai.azure.plugins.module_utils._node.elastic.settings import FORM
 from ansible_collections.hpcai.azure.plugins.module_utils._node.elastic.turn import POWER_UP, Change
@@ -158,6 +159,28 @@ def test_adopt_does_not_use_a_slot_that_a_person_has_drained(controller: Control
     controller.world.arm.person_grows(1)
     controller.passes(25)
     assert controller.call("adopt", "gpu") == (GOOD, "gpu-1 get the instances without a lease\n")
+
+
+@pytest.mark.parametrize(("boots", "code"), [([], GOOD), (["never"] * 9, BAD)])
+def test_settle_waits_for_the_machines_that_jobs_have_ordered(
+    controller: Controller, monkeypatch: pytest.MonkeyPatch, boots: list[str], code: int
+) -> None:
+    def sleep(_seconds: float) -> None:
+        controller.passes()
+
+    at_this_clock = functools.partial(settle.wait, clock=lambda: controller.world.now, sleep=sleep)
+    monkeypatch.setattr(settle, "wait", at_this_clock)
+    controller.passes()
+    since = int(controller.world.now)
+    controller.world.arm.next_boot = boots
+    controller.world.slurm.submit(2, 1e9)
+
+    answered, words = controller.call("settle", "gpu", "--since", str(since))
+    assert answered == code, words
+    assert ("gpu-0, gpu-1 joined" if code == GOOD else "it did not join within") in words
+    # What failed before does not count, and what runs is not waited for.
+    later = str(int(controller.world.now))
+    assert controller.call("settle", "gpu", "--since", later) == (GOOD, "gpu: no machine is on its way\n")
 
 
 def test_status_shows_the_lease_the_order_the_error_and_who_keeps_a_node(controller: Controller) -> None:

@@ -316,7 +316,10 @@ def test_the_catalogue_never_names_what_must_not_be_read() -> None:
                 for word in ("write batch_script", "environ", "user-data", "%o", "%k", "%j", " args")
                 if word in line
             ]
-        elif not isinstance(item.source, Tool) and hasattr(item.source, "paths"):
+        elif isinstance(item.source, Tool):
+            plugins = {word for words in item.source.words for word in words.split(",")}
+            assert not plugins & {"azure", "cloud_init", "filesys", "process", "slurm", "systemd"}
+        elif hasattr(item.source, "paths"):
             assert all(may_be_opened(path) for path in item.source.paths)
 
 

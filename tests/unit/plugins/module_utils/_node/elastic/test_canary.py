@@ -110,7 +110,10 @@ def test_a_canary_is_powered_up_kept_and_checked(tmp_path: Path) -> None:
     assert updates == ["scontrol update NodeName=gpu-1 State=POWER_UP"]
     job = next(one for one in controller.commands if one.startswith("sbatch"))
     assert "--nodelist=gpu-1" in job
-    assert job.endswith("|| [ $? = 2 ]"), "the job fails if a check does"
+    # Both tiers run, and the job fails if a check of either does.
+    assert job.partition("--wrap=")[2].replace("/usr/bin/hpcnode health run", "run") == (
+        "{ run boot || [ $? = 2 ]; } && { run deep || [ $? = 2 ]; }"
+    )
     # Kept while it waits for its check, and no longer after it.
     assert controller.requests == [("keep", ("gpu-1",)), ("keep", ("gpu-1",))]
 

@@ -10,6 +10,7 @@ import math
 
 import pytest
 
+from ansible_collections.hpcai.azure.plugins.module_utils._node.elastic import status
 from ansible_collections.hpcai.azure.plugins.module_utils._node.elastic.codes import (
     CAPACITY,
     OTHER,
@@ -219,10 +220,15 @@ def test_a_machine_that_never_joins_is_deleted_and_its_job_gets_another() -> Non
     world = World(boot_s=300.0)
     world.arm.next_boot = ["never"]
     job = world.slurm.submit(1, 1e9)
+    began = world.now
     assert world.advance(3000, lambda: job.state == "RUNNING")
-    world.advance(300)
+    world.advance(3000)
     assert len(world.arm.machines) == 1
     assert any("did not join" in words for words in job.words)
+    # A rollout still sees it when the node is in use again.
+    failed = status.document(world.book, None, world.settings, [], "", world.now)["sets"]["gpu"]["boot_failed"]
+    assert began + 300 < failed["time"] < began + 3000
+    assert "it did not join within" in failed["words"]
 
 
 def test_five_machines_that_never_join_stop_the_set_with_one_line() -> None:

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -127,8 +128,11 @@ def test_an_option_that_is_not_in_the_manifest_is_a_defect() -> None:
             {"limits": {"nccl_alltoall": 1}},
             "limits: there is no limit nccl_alltoall; valid: gpu_host_bandwidth, own",
         ),
-        ({"limits": {"own": "1"}}, r"limits.own is '1', but must be a number"),
-        ({"limits": {"own": True}}, r"limits.own is True, but must be a number"),
+        ({"limits": {"own": "1"}}, r"limits.own is '1', but must be a finite number"),
+        ({"limits": {"own": True}}, r"limits.own is True, but must be a finite number"),
+        ({"limits": {"own": math.nan}}, r"limits.own is nan, but must be a finite number"),
+        ({"limits": {"own": -math.inf}}, r"limits.own is -inf, but must be a finite number"),
+        ({"options": {"scratch": {"free": math.inf}}}, r"options.scratch.free is inf, but must be like 5"),
         ({"limits": [1]}, "limits is not a mapping"),
         ({"options": {"scrach": {}}}, "options: there is no check scrach, did you mean scratch"),
         ({"options": {"scratch": {"fre": 1}}}, r"options.scratch: there is no option fre, did you mean free\?"),

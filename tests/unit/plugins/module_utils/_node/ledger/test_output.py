@@ -14,8 +14,10 @@ import pytest
 from ansible_collections.hpcai.azure.plugins.module_utils._node.ledger import gather, output
 from ansible_collections.hpcai.azure.plugins.module_utils._node.ledger.checkpoints import Checkpoint
 from ansible_collections.hpcai.azure.plugins.module_utils._node.ledger.decisions import append_decision
+from ansible_collections.hpcai.azure.plugins.module_utils._node.ledger.machines import machines_of
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result
+from ansible_collections.hpcai.azure.plugins.module_utils._node.sku.prices import PriceList, SizePrice
 
 from .playing import END, STEPS, T0, at, database, ledger_of, lines, run_line
 
@@ -28,6 +30,7 @@ def test_times_between_failures_are_those_of_each_node_set_size_and_fault() -> N
     found = output.as_data(
         ledger_of(database(), nodes=(*(f"c-{number}" for number in range(6)), "d-7")), output.Rates(sizes=sizes)
     )["reliability"]
+    found["by_node"] = {row["node"]: row for row in found["by_node"]}
     # People drained c-3 for 360 s, and c-4 has no machine.
     set_s = 5 * 600 - 180 - 360
     groups = {
@@ -45,6 +48,17 @@ def test_times_between_failures_are_those_of_each_node_set_size_and_fault() -> N
     assert found["by_node"]["c-3"]["mtbf_low_s"] == pytest.approx(240 / 2.3026, abs=0.1)
     assert sorted(found["by_node"]) == ["c-0", "c-1", "c-2", "c-3", "c-5", "d-7"]
     assert (sorted(found["by_set"]), sorted(found["by_fault"])) == (["c", "d"], ["gpu_count"])
+
+
+def test_a_replaced_machine_has_its_own_time_between_failures() -> None:
+    log = [{"time": T0 - 1e6, "node": "c-1", "vm_id": "vm-old"}, {"time": T0 + 200, "node": "c-1", "vm_id": "vm-new"}]
+    data = output.as_data(ledger_of(database(), machines=machines_of(log)), output.Rates())
+    found = [row for row in data["reliability"]["by_node"] if row["node"] == "c-1"]
+    # The old machine was in service until 120 s, and was replaced at 200 s. The new one was in service from 300 s on.
+    assert [(row["vm_id"], row["failures"], row["service_s"], row["mtbf_s"]) for row in found] == [
+        ("vm-new", 0, 300, None),
+        ("vm-old", 1, 120, 120),
+    ]
 
 
 def test_each_job_of_a_training_has_its_own_ratio() -> None:
@@ -71,6 +85,27 @@ def test_the_costliest_nodes_are_the_ten_that_cost_the_most() -> None:
     assert [(row["node"], row["out_seconds"]) for row in rows] == [
         (f"n-{minutes}", 60.0 * minutes) for minutes in range(12, 2, -1)
     ]
+
+
+def test_the_costliest_nodes_are_compared_by_money_if_all_prices_are_known() -> None:
+    events = [
+        f"{node}|{at(0)}|{at(seconds)}|DOWN|root||Not responding" for node, seconds in (("a-1", 600), ("b-1", 90))
+    ]
+    ledger = ledger_of(lines([], events), (), nodes=("a-1", "b-1"))
+    sizes = {"a-1": "Standard_D2", "b-1": "Standard_ND"}
+    prices = PriceList(
+        "USD",
+        "2026-01-01",
+        sizes={("eu", "Standard_D2"): SizePrice(0.6), ("eu", "Standard_ND"): SizePrice(80.0)},
+    )
+
+    def shown(known: dict[str, str]) -> list[tuple[str, float | None]]:
+        rows = output.costliest(ledger, output.Rates(prices, "eu", known))
+        return [(row["node"], row["money"]) for row in rows]
+
+    assert shown(sizes) == [("b-1", 2.0), ("a-1", 0.1)]
+    # Without the price of one of them, only the times can be compared.
+    assert shown({"b-1": "Standard_ND"}) == [("a-1", None), ("b-1", 2.0)]
 
 
 def test_decisions_of_the_recovery_are_in_the_values_the_text_and_the_page(tmp_path: pathlib.Path) -> None:

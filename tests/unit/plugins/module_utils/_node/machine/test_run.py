@@ -115,9 +115,9 @@ def test_a_command_that_times_out_is_killed_and_has_status_124() -> None:
 
 
 def test_a_command_that_cannot_be_killed_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    started: list[subprocess.Popen[str]] = []
+    started: list[subprocess.Popen[bytes]] = []
 
-    def survive(process: subprocess.Popen[str]) -> None:
+    def survive(process: subprocess.Popen[bytes]) -> None:
         """A process that hangs in a driver does not end on SIGKILL."""
         started.append(process)
 
@@ -148,6 +148,50 @@ def test_output_that_is_not_text_is_no_error() -> None:
     assert result.rc == 0
     assert result.stdout.startswith("a")
     assert result.stdout.endswith("b")
+
+
+def test_a_command_that_prints_more_than_64_mib_is_killed_and_its_output_is_not_used(tmp_path: pathlib.Path) -> None:
+    command = ["sh", "-c", f"echo $$ > {tmp_path}/pid; exec yes"]
+    result = run(command, timeout_s=60)
+    assert result == Result(tuple(command), 125, "", "it was killed because it printed more than 64 MiB")
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "pid").read_text("ascii")), 0)
+    with pytest.raises(CommandFailed, match="it was killed because it printed more than 64 MiB"):
+        must(result)
+
+
+@pytest.mark.parametrize("start", [run, lambda words: feed(words, "x"), lambda words: runner.Stoppable()(words, 20)])
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+def test_each_output_may_be_as_long_as_the_limit(monkeypatch: pytest.MonkeyPatch, start: Any, stream: str) -> None:
+    monkeypatch.setattr(runner, "_MOST_BYTES", 100_000)
+    script = f"head -c $1 /dev/zero >&{1 if stream == 'stdout' else 2}"
+    at_limit = start(["sh", "-c", script, "sh", "100000"])
+    assert (at_limit.rc, len(getattr(at_limit, stream))) == (0, 100_000)
+    # It has already ended with 0, but its output is not complete.
+    over_limit = start(["sh", "-c", script, "sh", "100001"])
+    assert (over_limit.rc, over_limit.stdout) == (runner.TOO_LONG, "")
+
+
+def test_commands_stay_in_the_process_group_so_that_slurmd_can_end_them_with_their_prolog() -> None:
+    shown = run([sys.executable, "-c", "import os; print(os.getpgid(0), os.getsid(0))"]).stdout.split()
+    assert shown == [str(os.getpgid(0)), str(os.getsid(0))]
+
+
+def test_a_long_input_is_written_while_the_output_is_read() -> None:
+    text = "0123456789abcde\n" * (1 << 16)
+    assert feed(["cat"], text).stdout == text
+    assert feed(["true"], text).rc == 0
+    assert feed(["cat"], "").stdout == ""
+
+
+def test_line_ends_of_windows_become_newlines() -> None:
+    assert run(["printf", r"a\r\nb\rc\n"]).stdout == "a\nb\nc\n"
+
+
+def test_a_command_that_closes_its_outputs_is_waited_for() -> None:
+    closes = "exec >&- 2>&-; sleep"
+    assert run(["sh", "-c", f"{closes} 0.3; exit 4"]).rc == 4
+    assert run(["sh", "-c", f"{closes} 20"], timeout_s=0.3).rc == 124
 
 
 def test_must_returns_a_successful_result() -> None:

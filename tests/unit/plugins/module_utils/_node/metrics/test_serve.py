@@ -340,21 +340,6 @@ def test_the_token_is_replaced_every_ten_minutes_and_after_a_refusal_each_minute
     assert pathlib.Path(root.at("/run/hpcai/token")).read_text(encoding="ascii") == "token 5"
 
 
-def test_targets_of_elastic_sets_are_those_with_a_lease_and_an_address() -> None:
-    nodes = "NodeName=spot-0 NodeAddr=10.0.0.7 State=IDLE+CLOUD\nNodeName=spot-1 NodeAddr=127.0.0.1 State=IDLE+CLOUD\n"
-    slots = [{"slot": f"spot-{n}", "state": "joined", "vm_id": f"id{n}"} for n in (0, 1, 2)]
-    slots[0]["state"] = "joined"
-    found = serve.elastic_targets(nodes, {"sets": {"spot": {"slots": slots}}}, 9100)
-    (target,) = found
-    assert target["targets"] == ["10.0.0.7:9100"]
-    assert target["labels"] == {
-        "instance": "spot-0", "node": "spot-0", "function": "compute", "set": "spot", "vm_id": "id0"
-    }  # fmt: skip
-    assert serve.elastic_targets(nodes, None, 9100) == []
-    leaving = {"sets": {"spot": {"slots": [{**slots[0], "state": "leaving"}]}}}
-    assert serve.elastic_targets(nodes, leaving, 9100) == []
-
-
 def test_settings_are_checked(root: Root) -> None:
     assert read_settings(root) is None
     path = pathlib.Path(root.at("/etc/hpcai/metrics.json"))
@@ -364,7 +349,8 @@ def test_settings_are_checked(root: Root) -> None:
     assert settings is not None
     assert (settings.interval_s, settings.slurm, settings.exporter.port) == (10, False, 9100)
     assert settings.token == Token("/run/t")
-    values = ({"folder": "x"}, {"interval_s": 0}, {"exporter": {"port": 0}}, {"token": {"file": "t"}}, {"other": 1})
+    values: list[dict[str, object]] = [{"folder": "x"}, {"interval_s": 0}, {"exporter": {"port": 0}}, {"other": 1}]
+    values += [{"token": {"file": "t"}}, {"elastic_dcgm": {"file": "/t"}}, {"elastic_dcgm": {"file": "/t", "port": 0}}]
     for wrong in values:
         path.write_text(json.dumps({"schema": 1, **wrong}), encoding="utf-8")
         with pytest.raises(ConfigError, match=r"metrics\.json"):

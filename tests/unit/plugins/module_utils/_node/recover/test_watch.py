@@ -126,6 +126,7 @@ def test_stacks_of_each_node_and_one_report_of_nccl_are_in_the_jobs_log_before_t
 
 
 def test_stacks_of_own_python_processes_are_taken(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also of one with another name, as PyTorch 2.4 gives to each process that imports it."""
     program = tmp_path / "py-spy"
     program.write_text('#!/bin/sh\necho "stack of $4"\n')
     program.chmod(stat.S_IRWXU)
@@ -135,8 +136,13 @@ def test_stacks_of_own_python_processes_are_taken(tmp_path: pathlib.Path, monkey
     import subprocess
     import sys
 
-    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as child:
+    text = "import time; open('/proc/self/comm', 'w').write('pt_main_thread'); time.sleep(60)"
+    with subprocess.Popen([sys.executable, "-c", text]) as child:
         try:
+            deadline = time.monotonic() + 60
+            comm = pathlib.Path(f"/proc/{child.pid}/comm")
+            while comm.read_text() != "pt_main_thread\n" and time.monotonic() < deadline:
+                time.sleep(0.05)
             found = watch.stacks(run_command, os.geteuid())
         finally:
             child.kill()

@@ -27,9 +27,9 @@ RECONFIGURE, RESTART = Reload.RECONFIGURE, Reload.RESTART
 @pytest.mark.parametrize(
     ("key", "release", "slurmctld", "slurmd"),
     [
-        ("SchedulerParameters", OLD, RESTART, RECONFIGURE),
+        ("SchedulerParameters", OLD, RESTART, RESTART),
         ("SchedulerParameters", NEW, RECONFIGURE, RECONFIGURE),
-        ("MaxJobCount", OLD, RESTART, RECONFIGURE),
+        ("MaxJobCount", OLD, RESTART, RESTART),
         ("maxjobcount", NEW, RECONFIGURE, RECONFIGURE),
         ("TaskPlugin", OLD, RESTART, RESTART),
         ("TaskPlugin", NEW, RECONFIGURE, RECONFIGURE),
@@ -55,7 +55,7 @@ def test_keys_with_a_special_effect_are_keys_of_slurm() -> None:
         if name.isupper() and isinstance(keys, frozenset)
         for key in keys
     }
-    assert len(named) > 30
+    assert len(named) > 10
     assert all(map(has_known_effects, named))
 
 
@@ -143,7 +143,7 @@ def test_each_changed_key_is_named_with_what_it_needs(folder: Folder) -> None:
     before = folder.holds(slurm=CONF)
     after = folder.holds(slurm=CONF.replace("=a\n", "=b\n").replace("task/affinity", "task/none"))
     assert differences(before, after) == [
-        ("slurm.conf SchedulerParameters changed", Reload.RESTART, Reload.RECONFIGURE),
+        ("slurm.conf SchedulerParameters changed", Reload.RESTART, Reload.RESTART),
         ("slurm.conf TaskPlugin changed", Reload.RESTART, Reload.RESTART),
     ]
 
@@ -188,7 +188,8 @@ def test_a_snapshot_contains_no_values(folder: Folder) -> None:
 def test_a_node_gets_only_what_restarts_its_slurmd(folder: Folder) -> None:
     snapshot = folder.holds(slurm=CONF, plugstack="required /usr/lib/hpcai/pyxis/spank_pyxis.so\n")
     entries = conf_changes.restart_relevant_for(conf_changes.restart_relevant(snapshot, OLD), "compute-3")
-    assert sorted(entries) == ["plugstack.conf", "slurm.conf NodeName=compute-3", "slurm.conf TaskPlugin"]
+    keys = [f"slurm.conf {key}" for key in ("ClusterName", "NodeName=compute-3", "SchedulerParameters", "TaskPlugin")]
+    assert sorted(entries) == ["plugstack.conf", *keys]
     bigger = folder.holds(slurm=CONF.replace("CPUs=2", "CPUs=4"))
     moved = folder.holds(slurm=CONF.replace("10.0.0.[5-6]", "10.0.0.[7-8]"))
     for after, changed in ((bigger, ["slurm.conf NodeName=compute-3 changed"]), (moved, [])):

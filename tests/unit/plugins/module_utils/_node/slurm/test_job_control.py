@@ -124,19 +124,27 @@ def test_a_refusal_to_hold_or_release_jobs_is_reported(shown: str) -> None:
             act(Reservations(shown, rc=1))
 
 
-def script_of(fails: bool = False) -> str:
-    """The script of the deep checks."""
-    *_words, last = job_control.deep_check_job("gpu-1", "gpu", "check", fails=fails)
-    return last.replace("--wrap=", "", 1)
+def run_checks(codes: dict[str, int], fails: bool) -> tuple[bool, list[str]]:
+    """Whether the job of the checks ends well if its tiers end so, and which tiers ran."""
+    *_words, last = job_control.health_check_job("gpu-1", "gpu", "check", tiers=list(codes), fails=fails)
+    script = last.replace("--wrap=", "", 1)
+    for tier, code in codes.items():
+        script = script.replace(f"/usr/bin/hpcnode health run {tier}", f"(echo {tier}; exit {code})")
+    ended = subprocess.run(["sh", "-c", script], check=False, capture_output=True, text=True)
+    return ended.returncode == 0, ended.stdout.split()
 
 
 @pytest.mark.parametrize(("code", "passes"), [(0, True), (1, False), (2, True), (124, False)])
-def test_a_deep_check_job_fails_if_a_check_does_and_not_if_nothing_could_be_measured(code: int, passes: bool) -> None:
-    script = script_of(fails=True).replace("/usr/bin/hpcnode health run deep", f"(exit {code})")
-    ended = subprocess.run(["sh", "-c", script], check=False)
-    assert (ended.returncode == 0) is passes
+def test_a_check_job_fails_if_a_check_does_and_not_if_nothing_could_be_measured(code: int, passes: bool) -> None:
+    assert run_checks({"deep": code}, fails=True) == (passes, ["deep"])
+    assert run_checks({"boot": 2, "deep": code}, fails=True) == (passes, ["boot", "deep"])
+    assert run_checks({"boot": code, "deep": 0}, fails=True) == (passes, ["boot", "deep"] if passes else ["boot"])
 
 
-def test_a_deep_check_job_ends_well_if_nobody_waits_for_its_result() -> None:
-    script = script_of().replace("/usr/bin/hpcnode health run deep", "(exit 1)")
-    assert subprocess.run(["sh", "-c", script], check=False).returncode == 0
+def test_a_check_job_ends_well_if_nobody_waits_for_its_result() -> None:
+    assert run_checks({"boot": 1, "deep": 1}, fails=False) == (True, ["boot", "deep"])
+
+
+def test_a_check_job_runs_only_the_deep_checks_by_default() -> None:
+    *_words, last = job_control.health_check_job("gpu-1", "gpu", "check")
+    assert last.count("hpcnode health run") == last.count("hpcnode health run deep") == 1

@@ -17,6 +17,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm import con
 from .played import Machine, keep_time
 
 CONF = "SchedulerParameters=a\nTaskPlugin=task/affinity\nNodeName=compute-[0,3] CPUs=2\n"
+PARTITION = "PartitionName=gpu Nodes=ALL\n"
 RESTART = "systemctl restart slurmd"
 ENV = "/etc/hpcai/slurmd.env"
 
@@ -84,16 +85,19 @@ def test_slurmd_is_started_and_then_left_alone(cluster: Cluster) -> None:
     assert (described["missing_files"], described["waits"]) == ([], [])
 
 
-def test_a_key_that_needs_only_a_reconfigure_does_not_restart_slurmd(running: Cluster) -> None:
-    running.controller_has(slurm=CONF.replace("=a", "=b"))
+def test_a_new_partition_does_not_restart_slurmd(running: Cluster) -> None:
+    running.controller_has(slurm=f"{CONF}{PARTITION}")
     assert running.converge()[0].verbs == ()
 
 
-def test_a_plugin_that_slurmd_loads_at_its_start_restarts_it_once(running: Cluster) -> None:
-    running.controller_has(slurm=CONF.replace("task/affinity", "task/none"))
+@pytest.mark.parametrize(
+    ("before", "after", "key"), [("task/affinity", "task/none", "TaskPlugin"), ("=a", "=b", "SchedulerParameters")]
+)
+def test_a_changed_key_restarts_an_old_slurmd_once(running: Cluster, before: str, after: str, key: str) -> None:
+    running.controller_has(slurm=CONF.replace(before, after))
     made, described = running.converge()
     assert made.verbs == ("restart",)
-    assert made.reasons[0].startswith("slurm.conf TaskPlugin changed (")
+    assert made.reasons[0].startswith(f"slurm.conf {key} changed (")
     assert described["held"] == conf_changes.file_digests(running.node.root, slurmd.HELD)
     assert running.converge()[0].verbs == ()
 
@@ -136,7 +140,7 @@ def test_with_a_recorded_start_a_reconfigured_node_is_not_restarted(cluster: Clu
     cluster.node.start()
     assert slurmd.record_start(cluster.node.root, cluster.node.run)
     cluster.node.now += 1000
-    cluster.controller_has(slurm=CONF.replace("=a", "=b"))
+    cluster.controller_has(slurm=f"{CONF}{PARTITION}")
     cluster.fetch()
     assert cluster.converge()[0].verbs == ()
 

@@ -16,6 +16,7 @@ import pytest
 from ansible_collections.hpcai.azure.plugins.module_utils._node.boot.step import Context, Outcome
 from ansible_collections.hpcai.azure.plugins.module_utils._node.boot.steps.scratch import STEP
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import FAIL, PASS, SKIP, WARN
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.checks import scratch as scratch_check
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine import run
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.config import ConfigError
 from ansible_collections.hpcai.azure.plugins.module_utils._node.sku import UnknownVmSize
@@ -144,6 +145,28 @@ def test_a_command_that_fails_fails_the_step(node: Node) -> None:
     assert done.verdict == FAIL
     assert "mkfs.xfs: no such luck" in done.summary
     assert "removed again" in done.summary
+
+
+def test_a_mounted_scratch_that_cannot_be_written_fails_as_in_the_health_check(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    boot(node)
+    monkeypatch.setattr(scratch_check, "why_not_writable", lambda _path: "Input/output error")
+    done = boot(node)
+    assert (done.verdict, done.summary) == (FAIL, "the scratch /scratch cannot be written: Input/output error")
+    assert "journalctl -k -b" in done.action
+    # Check mode writes nothing, so it cannot find this.
+    assert boot(node, check=True).verdict == PASS
+
+
+def test_a_failed_member_fails_as_in_the_health_check(node: Node) -> None:
+    boot(node)
+    (name,) = node.arrays
+    (node.folder / f"sys/block/{name}/md/dev-nvme3n1/state").write_text("faulty\n", encoding="ascii")
+    done = boot(node)
+    assert (done.verdict, done.changes) == (FAIL, ())
+    assert "nvme3n1 failed" in done.summary
+    assert [one["verdict"] for one in done.details["findings"]] == [FAIL]
 
 
 def test_warns_of_a_smaller_scratch_if_the_settings_allow_it(node: Node) -> None:

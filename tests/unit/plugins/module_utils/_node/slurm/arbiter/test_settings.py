@@ -64,4 +64,5 @@ def test_the_role_has_the_same_defaults() -> None:
     stated = variables["__health_checks_arbiter"].partition("dict((")[2].partition(" | combine")[0]
     defaults = yaml.safe_load(stated)
     assert Settings(**defaults) == Settings()
-    assert set(defaults) == {field for field in vars(Settings()) if field != "metrics"}
+    # Those of the other two depend on the machine and on another variable.
+    assert set(defaults) == set(vars(Settings())) - {"metrics", "capture_s"}

@@ -1,0 +1,351 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What `make breakages` breaks, and the tests that must then fail: the node core, Slurm, the archive, the simulator.
+
+azure_breakages.py has those of the code that sends requests to Azure, node_breakages.py those whose tests need nodes.
+To add a breakage, add an entry: what is broken, the text before, the text after, and the tests.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+NODE = "plugins/module_utils/_node"
+SLURM = "plugins/plugin_utils/_slurm"
+CONTAINERS = "tests/simulator/backends/containers"
+UNIT, CONTRACT = "tests/unit", "tests/contract"
+UNIT_NODE = f"{UNIT}/{NODE}"
+
+
+@dataclass(frozen=True)
+class Breakage:
+    """One fault in one file.
+
+    :ivar what: what is wrong then.
+    :ivar before: a text that occurs exactly once in the file.
+    :ivar after: the text that replaces it.
+    :ivar tests: the tests that must fail, such as ``tests/unit/test_a.py::test_b``.
+    """
+
+    what: str
+    file: str
+    before: str
+    after: str
+    tests: tuple[str, ...]
+
+
+def broken(file: str, tests: str, *entries: tuple[str, ...]) -> tuple[Breakage, ...]:
+    """Return the breakages of a file.
+
+    :param tests: the file of the tests.
+    :param entries: what is broken, the text before, the text after, and the names of the tests.
+    """
+    return tuple(
+        Breakage(what, file, before, after, tuple(f"{tests}::{name}" for name in names))
+        for what, before, after, *names in entries
+    )
+
+
+BREAKAGES: tuple[Breakage, ...] = (
+    *broken(
+        f"{NODE}/machine/user_folders.py",
+        f"{UNIT_NODE}/machine/test_user_folders.py",
+        (
+            "a link below a user's folder is followed",
+            "_OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC",
+            "_OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC",
+            "test_entries_that_a_user_could_have_created_are_not_entered",
+        ),
+    ),
+    *broken(
+        f"{NODE}/setup/scratch/plan.py",
+        f"{UNIT_NODE}/setup/scratch/test_refusals.py",
+        (
+            "a disk with foreign data is used",
+            "    if refusals:\n",
+            "    if False:\n",
+            "test_a_disk_with_foreign_content_is_refused_and_named",
+        ),
+    ),
+    *broken(
+        f"{NODE}/setup/scratch/plan.py",
+        f"{UNIT_NODE}/setup/scratch/test_present.py",
+        (
+            "a missing member of the array is ignored",
+            "    if lost > 0:\n",
+            "    if False:\n",
+            "test_the_array_is_rebuilt_from_fewer_disks_if_that_is_allowed",
+        ),
+    ),
+    *broken(
+        f"{NODE}/setup/tools/plan.py",
+        f"{UNIT_NODE}/setup/tools/test_exchange.py",
+        (
+            "a version of hpcnode that a process uses is removed",
+            "    kept = {*in_use, *",
+            "    kept = {*",
+            "test_a_running_tool_continues_with_its_own_version",
+        ),
+    ),
+    *broken(
+        f"{NODE}/setup/access/plan.py",
+        f"{UNIT_NODE}/setup/access/test_access.py",
+        (
+            "users' services continue after their last job",
+            "LINGERING: _LINGERING_TEXT if options.present else None",
+            "LINGERING: None",
+            "test_files_that_sshd_includes_are_written_before_sshds_own",
+        ),
+        (
+            "PAM locks out the user who runs the playbook",
+            '    if options.me and options.me != "root" and options.me not in admins:',
+            "    if False:",
+            "test_locking_out_the_user_who_runs_it_is_refused",
+        ),
+    ),
+    *broken(
+        f"{NODE}/elastic/machines.py",
+        f"{UNIT_NODE}/elastic/test_left_machines.py",
+        (
+            "a node that a person has drained loses its machine",
+            "    elif node.is_kept_by_people:\n",
+            "    elif False:\n",
+            "test_a_node_that_is_drained_while_it_boots_does_not_make_the_daemon_ask_azure_all_the_time",
+        ),
+        (
+            "a lower maximum deletes the machine of a node that a person has drained",
+            "not lease.retire and not node.away and not node.is_kept_by_people",
+            "not lease.retire and not node.away",
+            "test_machines_beyond_a_lower_maximum_go_when_their_jobs_have_ended",
+        ),
+    ),
+    *broken(
+        f"{NODE}/train/record.py",
+        f"{UNIT_NODE}/train/test_record.py",
+        (
+            "exit status 75, with which a training continues, counts as a failure",
+            "    if before_limit or status == CONTINUE:\n",
+            "    if before_limit:\n",
+            "test_how_a_run_ended",
+        ),
+        ("a hang counts as a crash of a node", "    if hung:\n", "    if False:\n", "test_a_hang_has_no_failed_node"),
+    ),
+    *broken(
+        f"{NODE}/train/memory.py",
+        f"{UNIT_NODE}/train/test_golden.py",
+        ("a logit takes 6 instead of 10 bytes", "LOGIT = 10.0", "LOGIT = 6.0", "test_peaks_of_a_real_gpu"),
+    ),
+    *broken(
+        f"{NODE}/job/checkpoint/state.py",
+        f"{UNIT_NODE}/job/checkpoint/test_watch.py",
+        (
+            "a checkpoint of another job is published",
+            "if first and nodes > 1 and not 0 < member.started <= one.when",
+            "if False and nodes > 1",
+            "test_a_checkpoint_of_an_unknown_attempt_is_not_published",
+        ),
+    ),
+    *broken(
+        f"{NODE}/job/checkpoint/state.py",
+        f"{UNIT_NODE}/job/checkpoint/test_directory.py",
+        (
+            "a record of another schema is read",
+            'if given["schema"] != RECORD_SCHEMA',
+            "if False",
+            "test_a_record_of_a_newer_hpcnode_counts_as_none",
+        ),
+    ),
+    *broken(
+        f"{SLURM}/roll.py",
+        f"{UNIT}/plugins/plugin_utils/_slurm/test_roll.py",
+        (
+            "a drained node with jobs is reimaged",
+            "        return WAITING if node.has_jobs else FREE",
+            "        return FREE",
+            "test_the_phase_of_a_node_follows_from_azure_and_slurm",
+        ),
+        (
+            "a canary is resumed before its checks",
+            "    back = () if canary else",
+            "    back = () if False else",
+            "test_a_canary_is_one_node_of_each_set_and_stays_drained",
+        ),
+        (
+            "a rollout that stops continues with other nodes",
+            "    if stopping:\n",
+            "    if False:\n",
+            "test_a_stop_releases_nodes_that_are_only_drained_and_waits_for_the_others",
+        ),
+    ),
+    *broken(
+        f"{SLURM}/files.py",
+        f"{UNIT}/plugins/plugin_utils/_slurm/test_files.py",
+        (
+            "SlurmctldParameters without enable_configless are accepted",
+            "    if needs and not has:",
+            "    if False:",
+            "test_the_users_parameters_must_keep_configless",
+        ),
+    ),
+    *broken(
+        f"{SLURM}/config.py",
+        f"{UNIT}/plugins/plugin_utils/_slurm/test_config.py",
+        (
+            "a value may contain a line break, and so another key of slurm.conf",
+            '    if "\\n" in text or "\\r" in text:\n',
+            "    if False:\n",
+            "test_refuses_values_that_slurm_would_misread_and_names_the_key",
+        ),
+    ),
+    *broken(
+        "galaxy.yml",
+        f"{CONTRACT}/test_archive.py",
+        (
+            "the archive contains the tests",
+            "    - recursive-include docs *.md",
+            "    - recursive-include tests *.py\n    - recursive-include docs *.md",
+            "test_the_archive_contains_only_files_for_users",
+        ),
+        (
+            "the archive contains what ansible-galaxy includes by default",
+            "  omit_default_directives: true\n",
+            "",
+            "test_the_archive_contains_only_files_for_users",
+        ),
+        (
+            "the archive has no playbooks",
+            "    - recursive-include playbooks **\n",
+            "",
+            "test_the_archive_contains_all_plugins_roles_and_playbooks",
+            "test_the_archive_contains_each_kind_of_file",
+        ),
+        (
+            "the archive lacks files of the top folder",
+            "COPYING REUSE.toml requirements.txt",
+            "COPYING REUSE.toml",
+            "test_the_archive_contains_each_kind_of_file",
+        ),
+        (
+            "the archive lacks images that its pages show",
+            "*.rst *.svg *.png *.yml",
+            "*.rst *.yml",
+            "test_links_between_documents_are_valid",
+        ),
+    ),
+    *broken(
+        "README.md",
+        f"{CONTRACT}/test_archive.py",
+        (
+            "a link of the README leads nowhere",
+            "](docs/architecture.md)",
+            "](docs/no-such-page.md)",
+            "test_links_between_documents_are_valid",
+        ),
+    ),
+    *broken(
+        f"{CONTAINERS}/apt_sources.py",
+        f"{CONTRACT}/simulator/test_host.py",
+        (
+            "machines get the packages of the host's suite",
+            "word.replace(codename, suite)",
+            "word",
+            "test_the_mirror_of_a_debian_13_host_is_used_for_the_machines_suite",
+        ),
+        (
+            "package sources with another key are used",
+            '"debian-archive" in signer',
+            "signer",
+            "test_the_mirror_of_a_debian_13_host_is_used_for_the_machines_suite",
+        ),
+        (
+            "package sources with backports are used",
+            "(-updates|-security)?",
+            "(-updates|-security|-backports)?",
+            "test_sources_in_one_line_format_are_read",
+        ),
+        (
+            "package sources of Ubuntu are used for Debian",
+            """ if fields.get("ID", "").strip('"') == "debian" else \"\"""",
+            "",
+            "test_ubuntu_sources_are_not_used_for_debian",
+        ),
+        (
+            "machines use a proxy on the host's loopback",
+            'return re.search(r"//(127\\.|localhost|\\[::1\\])", value) is not None',
+            "return False",
+            "test_a_proxy_on_loopback_is_not_used_by_machines",
+        ),
+    ),
+    *broken(
+        f"{CONTAINERS}/podman.py",
+        f"{CONTRACT}/simulator/test_host.py",
+        (
+            "crun is used with cgroups v1, where it cannot start systemd",
+            '("crun", "runc") if plain_cgroup_v2() else ("runc",)',
+            '("crun", "runc")',
+            "test_the_container_runtime_depends_on_the_cgroup_version",
+        ),
+    ),
+    *broken(
+        f"{CONTAINERS}/firewall.py",
+        f"{CONTRACT}/simulator/test_host.py",
+        (
+            "forwarding stays on after the last network",
+            "        if before.exists() and not ours:",
+            "        if False:",
+            "test_forwarding_is_allowed_while_a_network_is_open_and_then_restored",
+        ),
+        (
+            "machines cannot connect if the host's packet filter drops by default",
+            "        if _closed(chain):",
+            "        if False:",
+            "test_forwarding_is_allowed_while_a_network_is_open_and_then_restored",
+        ),
+    ),
+    *broken(
+        f"{CONTAINERS}/inotify.py",
+        f"{CONTRACT}/simulator/test_host.py",
+        (
+            "a low limit of inotify instances stays",
+            "    if found >= REQUIRED:",
+            "    if True:",
+            "test_a_low_limit_of_inotify_instances_is_raised",
+            "test_a_limit_of_inotify_instances_that_cannot_be_raised_is_an_error",
+        ),
+    ),
+    *broken(
+        f"{CONTAINERS}/abilities.py",
+        f"{CONTRACT}/simulator/test_host.py",
+        (
+            "cgroups v2 without the controllers that Slurm needs are used",
+            'missing = sorted({*NEEDED_V2} - {*unified.read_text(encoding="ascii").split()})',
+            "missing = list[str]()",
+            "test_cgroups_are_used_if_the_host_has_all_controllers",
+        ),
+    ),
+    *broken(
+        "tests/setup/site_check.sh",
+        f"{UNIT}/setup/test_site_check.py",
+        (
+            "a second run of make site may change something",
+            "if grep 'changed=[1-9]' <<<\"$recaps\"; then",
+            "if false; then",
+            "test_fails_if_the_second_run_changes_something_and_removes_the_site",
+        ),
+        (
+            "a failed make site-down passes",
+            "! grep -q '^teardown.yml failed' \"$log\"",
+            "true",
+            "test_fails_if_the_teardown_fails",
+        ),
+        (
+            "a site that somebody uses is removed",
+            "    exit 77\n",
+            "    true\n",
+            "test_leaves_a_site_that_runs_already_alone",
+        ),
+    ),
+)
+"""Breakages whose tests need no nodes."""
