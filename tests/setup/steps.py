@@ -111,7 +111,8 @@ def clusters(name: str, *paths: str, after: tuple[str, ...] = (), suite: str = "
     environment = ("env", f"HPCAI_SUITE={suite}") if suite else ()
     return Step(
         name,
-        (*environment, *PYTEST, *paths, "--durations=25"),
+        # With what passed tests print: their figures.
+        (*environment, *PYTEST, *paths, "-rP", "--durations=25"),
         needs=("venv", "stand-ins"),
         after=after,
         exhaustive=True,
