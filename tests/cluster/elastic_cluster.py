@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ JOIN_S, SUSPEND_S = 180, 90
 
 @dataclass(frozen=True)
 class ElasticCluster(Cluster):
-    """A controller, a static node, and an elastic set ``gpu`` of four nodes.
+    """A controller, a static node, and an elastic set ``gpu`` of four nodes; some tests use another one, ``gpu-spot``.
 
     :ivar controller: the controller's address.
     """
@@ -43,18 +43,25 @@ def elastic_cluster(name: str, port: int, network: str, controller: str) -> Iter
         yield ElasticCluster(made.endpoint, made.state, "key_vault", controller)
 
 
-def write_source(cluster: ElasticCluster, folder: Path, **options: Any) -> Path:
-    """Write the inventory, and next to it elastic.json with the elastic set, and return the inventory's path."""
+def write_source(cluster: ElasticCluster, folder: Path, spot: Mapping[str, Any] | None = None, **options: Any) -> Path:
+    """Write the inventory, and next to it elastic.json with the elastic set, and return the inventory's path.
+
+    :param spot: options of the second set, gpu-spot; None if the cluster does not use it.
+    """
     group = next(one["id"] for one in machines(cluster)).partition("/providers/")[0]
-    one = {
-        "id": f"{group}/providers/Microsoft.Compute/virtualMachineScaleSets/gpu",
-        "vm_size": "Standard_ND96asr_v4",
-        "max": 4,
-        "boot_s": JOIN_S,
-        "price": 30.0,
-        **options,
+    sets = {"gpu": options, **({} if spot is None else {"gpu-spot": {"spot": True, **spot}})}
+    described = {
+        name: {
+            "id": f"{group}/providers/Microsoft.Compute/virtualMachineScaleSets/{name}",
+            "vm_size": "Standard_ND96asr_v4",
+            "max": 4,
+            "boot_s": JOIN_S,
+            "price": 30.0,
+            **more,
+        }
+        for name, more in sets.items()
     }
-    (folder / "elastic.json").write_text(json.dumps({"hpcai_elastic": {"gpu": one}}), encoding="utf-8")
+    (folder / "elastic.json").write_text(json.dumps({"hpcai_elastic": described}), encoding="utf-8")
     return cluster.write_inventory(folder)
 
 
@@ -64,14 +71,14 @@ def machines(cluster: Cluster) -> list[dict[str, str]]:
     return found
 
 
-def elastic_machines(cluster: Cluster) -> list[dict[str, str]]:
-    """The elastic set's instances in Resource Manager."""
-    return [one for one in machines(cluster) if "/virtualmachinescalesets/gpu/" in one["id"].lower()]
+def elastic_machines(cluster: Cluster, name: str = "gpu") -> list[dict[str, str]]:
+    """An elastic set's instances in Resource Manager."""
+    return [one for one in machines(cluster) if f"/virtualmachinescalesets/{name}/" in one["id"].lower()]
 
 
-def members(cluster: Cluster) -> list[str]:
-    """The vmIds of the elastic set's instances."""
-    return [one["vm_id"] for one in elastic_machines(cluster)]
+def members(cluster: Cluster, name: str = "gpu") -> list[str]:
+    """The vmIds of an elastic set's instances."""
+    return [one["vm_id"] for one in elastic_machines(cluster, name)]
 
 
 def wait_for(condition: Callable[[], bool], seconds: float, cluster: ElasticCluster) -> None:
@@ -83,11 +90,12 @@ def wait_for(condition: Callable[[], bool], seconds: float, cluster: ElasticClus
         time.sleep(1)
 
 
-def settle(cluster: ElasticCluster) -> None:
-    """End what a test has begun, also one that failed: nothing fails any more, no job is left, and the set is open."""
+def settle(cluster: ElasticCluster, *sets: str) -> None:
+    """End what a test has begun, even if it failed: nothing fails any more, no job is left, the sets are open."""
     admin(cluster, "delete", "faults")
-    cluster.run("sudo scancel --partition=gpu", check=False)
-    cluster.run("sudo hpcnode elastic resume gpu", check=False)
+    for name in sets or ("gpu",):
+        cluster.run(f"sudo scancel --partition={name}", check=False)
+        cluster.run(f"sudo hpcnode elastic resume {name}", check=False)
 
 
 def submit(cluster: ElasticCluster, seconds: int, *options: str) -> str:
@@ -111,7 +119,7 @@ def moment(cluster: Cluster, address: str, command: str) -> float:
     return float(cluster.ssh(address, f"sudo {command}").split(maxsplit=1)[0])
 
 
-def is_empty(cluster: ElasticCluster) -> bool:
-    """Whether the elastic set has no instance, and Slurm shows no node of it as powered up."""
-    shown = cluster.run("sinfo --noheader --Node --nodes=gpu-[0-3] --format=%T").split()
-    return not members(cluster) and all(state.endswith("~") for state in shown)
+def is_empty(cluster: ElasticCluster, name: str = "gpu") -> bool:
+    """Whether an elastic set has no instance, and Slurm shows no node of it as powered up."""
+    shown = cluster.run(f"sinfo --noheader --Node --nodes={name}-[0-3] --format=%T").split()
+    return not members(cluster, name) and all(state.endswith("~") for state in shown)

@@ -11,7 +11,6 @@ nodes are next, and the faults of Azure.
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,16 +18,15 @@ from typing import Any
 import pytest
 
 from simulated.cluster import OWN_SETTINGS, RESOURCE_GROUP, SCALE_SET, Cluster, Recap
+from simulated.gallery import VERSIONS, add_gallery
 from simulated.node import Node, admin, wait_for
 from simulated.own_cluster import simulated
-from simulator.scenario import LOCATION, SUBSCRIPTION
 
 # Not in `make test`: there, tests/contract/images rolls images through a simulated scale set without machines.
 NAME, PORT, NETWORK = "roll", 8492, "10.72.0.0/24"
 CONTROLLER = "10.72.0.4"
 NODES = {"compute-0": "idle", "compute-3": "idle"}
-GALLERY = f"/subscriptions/{SUBSCRIPTION}/resourceGroups/{RESOURCE_GROUP}/providers/Microsoft.Compute/galleries/hpc"
-FIRST, SECOND, THIRD = (f"{GALLERY}/images/node/versions/{version}" for version in ("1.0.0", "1.1.0", "1.2.0"))
+FIRST, SECOND, THIRD = VERSIONS
 OLD_SYSTEM = "/var/tmp/old-system"
 BOOT_S = 120
 
@@ -40,24 +38,6 @@ def cluster() -> Iterator[Cluster]:
         made = dataclasses.replace(made, key_source="key_vault")
         add_gallery(made)
         yield made
-
-
-def add_gallery(cluster: Cluster) -> None:
-    """Create a gallery with three versions."""
-    # Untyped, because the SDK documents its bodies only as models and streams.
-    calls: Any = cluster.sdk()
-    where = {"location": LOCATION}
-    calls.galleries.begin_create_or_update(RESOURCE_GROUP, "hpc", json.dumps(where).encode()).result()
-    identifier = {"publisher": "p", "offer": "o", "sku": "s"}
-    properties = {"osType": "Linux", "osState": "Generalized", "hyperVGeneration": "V2", "identifier": identifier}
-    definition = json.dumps({**where, "properties": properties}).encode()
-    calls.gallery_images.begin_create_or_update(RESOURCE_GROUP, "hpc", "node", definition).result()
-    source = {"storageProfile": {"source": {"id": f"{GALLERY}/made/elsewhere"}}}
-    regions = {"publishingProfile": {"targetRegions": [{"name": LOCATION}]}}
-    version = json.dumps({**where, "properties": {**source, **regions}}).encode()
-    for name in ("1.0.0", "1.1.0", "1.2.0"):
-        create = calls.gallery_image_versions.begin_create_or_update
-        create(RESOURCE_GROUP, "hpc", "node", name, version).result()
 
 
 @pytest.fixture(scope="module")

@@ -68,7 +68,7 @@ FEATURES = tuple(
 )
 # Elastic sets spend most of the time waiting for machines. The seeds are played on the cluster of the first file.
 ELASTIC = ("tests/cluster/test_elastic.py", "tests/cluster/test_elastic_seeds.py")
-ELASTIC_FAULTS = "tests/cluster/test_elastic_faults.py"
+ELASTIC_FAULTS = ("tests/cluster/test_elastic_faults.py", "tests/cluster/test_elastic_sets.py")
 # Clusters of `make test-all` that run on the oldest suite too.
 SUITE_DEPENDENT = tuple(
     f"tests/cluster/test_{name}.py" for name in ("login_node", "slurm_rest", "portal", "monitoring", "watch")
@@ -111,7 +111,8 @@ def clusters(name: str, *paths: str, after: tuple[str, ...] = (), suite: str = "
     environment = ("env", f"HPCAI_SUITE={suite}") if suite else ()
     return Step(
         name,
-        (*environment, *PYTEST, *paths, "--durations=25"),
+        # With what passed tests print: their figures.
+        (*environment, *PYTEST, *paths, "-rP", "--durations=25"),
         needs=("venv", "stand-ins"),
         after=after,
         exhaustive=True,
@@ -130,11 +131,11 @@ STEPS = (
     clusters(
         "cluster",
         "tests/cluster",
-        *(f"--ignore={path}" for path in (OLDEST_NODES, *FEATURES, *ELASTIC, ELASTIC_FAULTS)),
+        *(f"--ignore={path}" for path in (OLDEST_NODES, *FEATURES, *ELASTIC, *ELASTIC_FAULTS)),
     ),
     clusters("cluster-features", *FEATURES),
     clusters("cluster-elastic", *ELASTIC),
-    clusters("cluster-elastic-faults", ELASTIC_FAULTS),
+    clusters("cluster-elastic-faults", *ELASTIC_FAULTS),
     # What a newcomer runs first. Its port and network are its own.
     Step(
         "site",
@@ -235,7 +236,7 @@ STEPS = (
     clusters("cluster-oldest", *SUITE_DEPENDENT, after=("cluster", "cluster-features"), suite=OLDEST_SUITE),
     # Slurm's power saving differs between releases.
     clusters("elastic-oldest", *ELASTIC, after=("cluster-elastic",), suite=OLDEST_SUITE),
-    clusters("elastic-faults-oldest", ELASTIC_FAULTS, after=("cluster-elastic-faults",), suite=OLDEST_SUITE),
+    clusters("elastic-faults-oldest", *ELASTIC_FAULTS, after=("cluster-elastic-faults",), suite=OLDEST_SUITE),
     Step("venv-oldest", ("tests/setup/venv.sh", "oldest"), needs=(), shows_last_line=True, limit=600),
     Step(
         "tests-oldest",

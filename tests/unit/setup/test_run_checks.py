@@ -333,7 +333,7 @@ def test_clusters_of_steps_that_run_at_the_same_time_have_different_names_ports_
     step_of = {pathlib.Path(OLDEST_NODES).name: "oldest-nodes"}
     step_of |= {pathlib.Path(path).name: "cluster-features" for path in FEATURES}
     step_of |= {pathlib.Path(path).name: "cluster-elastic" for path in ELASTIC}
-    step_of[pathlib.Path(ELASTIC_FAULTS).name] = "cluster-elastic-faults"
+    step_of |= {pathlib.Path(path).name: "cluster-elastic-faults" for path in ELASTIC_FAULTS}
     assert {name for name in step_of if not (folder / name).is_file()} == set()
     found = {}
     for path in folder.glob("*.py"):

@@ -100,7 +100,8 @@ def _signature(name: str, settings: Settings, slurm: SlurmView, book: Book) -> o
         if lease is None:
             shown.append((slot, node.coming and slot not in book.failures, node.joined, node.down, node.is_stuck))
         elif lease.state in (LEASED, JOINED):
-            held = (lease.state == JOINED and node.coming, node.away, node.down, node.is_evicted)
+            is_joined = lease.state == JOINED
+            held = (is_joined and node.coming, is_joined and node.silent, node.away, node.down, node.is_evicted)
             shown.append((slot, *held, lease.retire, node.is_retired))
     record = book.of(name)
     return (tuple(shown), record.paused, record.closed is None)
@@ -112,7 +113,7 @@ def _expects(name: str, settings: Settings, book: Book) -> bool:
     if any(one.set == name for one in book.orders) or record.strangers or record.missing_capacity:
         return True
     return any(
-        (slot in book.leases and book.leases[slot].state in (LEAVING, DELETING))
+        (slot in book.leases and (book.leases[slot].state in (LEAVING, DELETING) or book.leases[slot].missing))
         or (slot in book.wanted and slot not in book.leases)
         or slot in book.stray
         for slot in settings.followed(name, book.leases)

@@ -87,6 +87,11 @@ class SlotNode:
         return up and not self.coming and not self.away and not self.down and not self._any(*_SILENT)
 
     @property
+    def silent(self) -> bool:
+        """Whether its slurmd does not answer: its machine may be gone."""
+        return self._any("NOT_RESPONDING")
+
+    @property
     def idle(self) -> bool:
         """Whether it runs no job, and may be given up."""
         busy = self._any("ALLOCATED", "MIXED", "COMPLETING", *_RESERVED)

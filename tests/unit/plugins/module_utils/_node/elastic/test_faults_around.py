@@ -15,6 +15,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.elastic.eviction
 from ansible_collections.hpcai.azure.plugins.module_utils._node.elastic.settings import Budget
 from ansible_collections.hpcai.azure.plugins.module_utils._node.elastic.spool import Request
 
+from . import slurm_model
 from .test_faults import runs
 from .world import DUPLICATE, World
 
@@ -42,6 +43,23 @@ def test_an_eviction_leaves_its_job_the_time_for_a_checkpoint() -> None:
     world.advance(300)
     assert not any(node.drained for node in world.slurm.nodes.values())
     assert not world.differences()
+
+
+@pytest.mark.parametrize(("silent_at_once", "seconds"), [(True, 30), (False, 140)])
+def test_the_job_of_a_machine_that_somebody_deleted_is_requeued_soon(
+    monkeypatch: pytest.MonkeyPatch, silent_at_once: bool, seconds: float
+) -> None:
+    # slurmctld sets a silent node down only after SlurmdTimeout, and may not have asked it for a while.
+    monkeypatch.setattr(slurm_model, "SILENT_S", 3600.0)
+    world = World()
+    job = runs(world, 1, 3000)
+    world.advance(600)
+    if not silent_at_once:
+        monkeypatch.setattr(slurm_model.Slurm, "is_alive", lambda *_arguments: None)
+    for machine in list(world.arm.machines):
+        world.arm.remove(machine)
+    # The set is read every two minutes. One list without the machine is not enough, so the next one follows soon.
+    assert world.advance(seconds, lambda: job.requeued == 1)
 
 
 def test_the_daemon_wakes_up_in_time_for_an_eviction() -> None:
