@@ -71,7 +71,7 @@ def cluster() -> Iterator[ElasticCluster]:
 @pytest.fixture(scope="module", autouse=True)
 def converged(cluster: ElasticCluster, tmp_path_factory: pytest.TempPathFactory) -> None:
     """The first run of site.yml. The set has no fallback, so its jobs run on its own nodes only."""
-    times = {"idle_s": IDLE_S, "boot_s": BOOT_S, "order_s": ORDER_S}
+    times: dict[str, Any] = {"idle_s": IDLE_S, "boot_s": BOOT_S, "order_s": ORDER_S}
     source = write_source(cluster, tmp_path_factory.mktemp("faults"), **times)
     run = cluster.site(source, "-e", f"@{source.parent / 'elastic.json'}")
     assert run.rc == 0, run.output

@@ -242,7 +242,7 @@ def test_a_value_that_is_worse_than_before_warns(tmp_path: Path) -> None:
 def test_values_of_different_programs_are_not_compared(tmp_path: Path) -> None:
     """OSU's programs and NetPIPE measure the latency of MPI differently."""
 
-    def by(tool: str, done: run.Done) -> run.Done:
+    def by(tool: str, done: run.JudgedRun) -> run.JudgedRun:
         return replace(done, result=replace(done.result, details={"tool": tool}))
 
     root, folder = Root("/"), str(tmp_path / "results")
