@@ -26,7 +26,7 @@ TESTS = {
     "nccl": "molecule/node/tests/test_node.py::test_shells_get_nccl_variables_and_jobs_can_override_them",
     "node_tools": f"{MOLECULE}/test_cluster.py::test_hpcnode_works_on_every_machine",
     "portal": f"{CLUSTER}/test_portal.py::test_secrets_are_neither_readable_nor_logged",
-    "provision": f"{CLUSTER}/test_provisioned_site.py::test_the_controller_gets_the_munge_key_at_its_first_boot",
+    "provision": f"{CLUSTER}/test_provisioned_site.py::test_site_configures_it_and_a_job_runs",
     "scratch": "molecule/node/tests/test_node.py::test_scratch_on_the_temporary_disk_is_a_warning",
     "shared_fs": "molecule/node/tests/test_node.py::test_external_file_systems_are_mounted_on_first_access",
     "slurm": f"{MOLECULE}/test_cluster.py::test_services_run_where_they_belong_and_start_at_boot",
