@@ -11,7 +11,6 @@ from dataclasses import replace
 import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.elastic import daemon
-from ansible_collections.hpcai.azure.plugins.module_utils._node.elastic.eviction import evicted_reason
 from ansible_collections.hpcai.azure.plugins.module_utils._node.elastic.settings import Budget
 from ansible_collections.hpcai.azure.plugins.module_utils._node.elastic.spool import Request
 
@@ -23,40 +22,6 @@ def retire(world: World, *vm_ids: str) -> None:
     """An administrator wants machines to go."""
     request = Request(daemon.RETIRE, vm_ids, world.now, words="faulty")
     daemon.apply_request(world.book, request, world.settings)
-
-
-def test_an_eviction_leaves_its_job_the_time_for_a_checkpoint() -> None:
-    world = World(seconds=2.0)
-    job = runs(world)
-    name = job.nodes[0]
-    gone = world.now + 30
-    world.slurm.drain(name, evicted_reason(gone))
-    world.advance(20)
-    assert job.state == "RUNNING"
-    world.advance(8)
-    assert job.requeued == 1
-    for machine in list(world.arm.machines):
-        world.arm.remove(machine)
-    assert world.advance(600, lambda: job.state == "RUNNING")
-    # The evicted slot is offered again.
-    world.advance(300)
-    assert not any(node.drained for node in world.slurm.nodes.values())
-    assert not world.differences()
-
-
-def test_the_daemon_wakes_up_in_time_for_an_eviction() -> None:
-    world = World()
-    job = runs(world)
-    world.advance(300)
-    world.slurm.drain(job.nodes[0], evicted_reason(world.now + 40))
-    world.tick(15)
-    result = world.one_pass()
-    assert result
-    # Five seconds before its time, not at the next of the passes every 15 s.
-    assert result.next_s == 20
-    world.tick(result.next_s)
-    world.one_pass()
-    assert job.requeued == 1
 
 
 @pytest.mark.parametrize("drained", ["", "hpcai: health: gpu_memory: 3 rows"])
@@ -209,13 +174,6 @@ def test_a_clock_that_is_set_back_while_no_daemon_runs_delays_nothing() -> None:
     world.restart()
     world.one_pass()
     assert world.book.leases[job.nodes[0]].granted <= world.now + world.wall
-
-
-def test_a_reason_that_looks_like_an_eviction_does_not_end_the_daemon() -> None:
-    world = World()
-    job = runs(world)
-    world.slurm.drain(job.nodes[0], "hpcai: elastic: evicted at 2026-99-99T99:99:99Z")
-    assert world.advance(60, lambda: job.requeued == 1)
 
 
 def test_a_machine_that_azure_deletes_requeues_its_job_at_once() -> None:
