@@ -64,7 +64,7 @@ def note_joins(name: str, nodes: Mapping[str, SlotNode], book: Book, now: float)
         if lease is not None and lease.state == LEASED and node.joined and slot not in book.failures:
             lease.state, lease.since = JOINED, now
             lines.append(f"{name}: {slot} joined {now - lease.granted:.0f} s after its lease")
-            if node.drained:
+            if node.drained and not node.is_evicted:
                 # slurmctld drains a node that registers with less than slurm.conf says. A job would get the next one.
                 words = f"{slot} was drained when it joined: {node.reason}"
                 lines += orders.count_boot(name, book.of(name), words, now)

@@ -165,6 +165,21 @@ def test_a_job_that_waits_for_a_machine_that_is_evicted_gets_another_one() -> No
     assert not world.violations
 
 
+def test_evictions_right_after_the_boot_do_not_stop_the_set() -> None:
+    world = World()
+    for _number in range(6):
+        job = world.slurm.submit(1, 1e9)
+        assert world.advance(200, lambda: bool(world.book.leases))
+        while job.state != "RUNNING":
+            # Between two passes, the node joins and learns that it is evicted.
+            world.tick(5)
+        announce(world, job)
+        world.advance(60)
+        world.slurm.cancel(job)
+        assert world.advance(600, lambda: not world.book.leases)
+    assert not world.book.of("gpu").closed
+
+
 def test_a_reason_that_looks_like_an_eviction_does_not_end_the_daemon() -> None:
     world = World()
     job = runs(world)
