@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ..slurm.hostlist import compress
 from ..slurm.nodes import PLACEHOLDER_ADDRESS, as_reason
 from . import orders
 from .book import DELETING, JOINED, LEASED, LEAVING, Book, Lease
@@ -250,10 +251,12 @@ def publish(turn: Turn) -> None:
         if lease is not None and lease.state in (LEASED, JOINED):
             shown = (node.address, node.host_name, node.lease)
             if shown != (lease.address, lease.host_name, lease.vm_id):
+                turn.say(f"shows in Slurm that {slot} has machine {lease.vm_id}")
                 turn.actions.append(Publish(slot, lease.address, lease.host_name, lease.vm_id))
         elif lease is None and (node.lease or node.address != PLACEHOLDER_ADDRESS) and (node.away or node.down):
             blank.append(slot)
     if blank:
+        turn.say(f"removes the addresses of former machines from {compress(blank)}")
         turn.actions.append(Change(BLANK, tuple(blank)))
 
 

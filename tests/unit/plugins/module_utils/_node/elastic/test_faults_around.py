@@ -73,6 +73,7 @@ def test_a_slot_that_a_restarted_slurmctld_would_not_use_is_reset() -> None:
     world.advance(300)
     node = world.slurm.nodes["gpu-3"]
     assert (node.stuck, node.down, node.power) == (False, False, "POWERED_DOWN")
+    assert not world.violations
 
 
 def test_a_node_that_slurmctld_drained_after_its_restart_goes_when_its_job_has_ended() -> None:

@@ -6,13 +6,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.elastic import book as books
 from ansible_collections.hpcai.azure.plugins.module_utils._node.elastic.reconcile import Pass, Reconciler
 from ansible_collections.hpcai.azure.plugins.module_utils._node.elastic.settings import ElasticSet, Settings
 from ansible_collections.hpcai.azure.plugins.module_utils._node.elastic.views import Instance, SetView
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.hostlist import expand
 
 from .arm_model import Arm
 from .slurm_model import Slurm, cluster
@@ -22,6 +24,7 @@ ID = f"{GROUP}/providers/Microsoft.Compute/virtualMachineScaleSets/"
 START = 1_700_000_000.0
 DUPLICATE = "Duplicate jobid"
 """slurmctld's own reason; no person has drained the node."""
+_NODES = re.compile(r"\b[a-z]+-(?:\d+|\[[\d,-]+\])(?![\w-])")
 
 
 class Killed(BaseException):
@@ -61,6 +64,7 @@ class Mortal:
 
         def mortal(*given: Any) -> Any:
             self._world.count_down()
+            self._world.calls.append((name, given))
             answer = call(*given)
             self._world.count_down()
             return answer
@@ -85,6 +89,7 @@ class World:
         self.wall = 0.0
         self.saved: str | None = None
         self.kill_in: int | None = None
+        self.calls: list[tuple[str, tuple[Any, ...]]] = []
         self.violations: list[str] = []
         self.lines: list[str] = []
         self.dumps: list[Slurm] = []
@@ -133,6 +138,7 @@ class World:
 
     def one_pass(self) -> Pass | None:
         """The daemon makes a pass; None if it was killed. Machines and users do nothing meanwhile."""
+        self.calls.clear()
         before = {name: {one.vm_id for one in arm.deleted} for name, arm in self.arms.items()}
         result = None
         if self.wall != self._wall:
@@ -141,6 +147,7 @@ class World:
         try:
             result = self.daemon.run(self.now + self.wall, self.monotonic, self.stopped)
             self.lines += [*result.lines, *result.problems]
+            self._judge_lines([*result.lines, *result.problems])
         except Killed:
             self.restart()
         for name, arm in self.arms.items():
@@ -149,6 +156,20 @@ class World:
                     self._judge_deletion(machine.vm_id)
             self._judge_changes(name, arm)
         return result
+
+    def _judge_lines(self, lines: Sequence[str]) -> None:
+        """Each change has a line that names its nodes, or the set."""
+        named = {slot for line in lines for word in _NODES.findall(line) for slot in expand(word)}
+        text = "\n".join(lines)
+        for name, given in self.calls:
+            if name in ("change", "publish"):
+                slots = set(given[0].slots if name == "change" else [given[0].slot])
+                if slots - named:
+                    self.violations.append(f"no line says why: {given[0]}")
+            elif name in ("grow", "delete"):
+                set_name, word = given[0].id.rpartition("/")[2], "orders" if name == "grow" else "delete"
+                if not re.search(rf"^{re.escape(set_name)}: .*{word}", text, re.MULTILINE):
+                    self.violations.append(f"no line says why: {name} {given}")
 
     def _judge_changes(self, name: str, arm: Arm) -> None:
         """In one pass, one growth and one deletion at most; in a minute, four changes, as Azure's bucket allows."""
