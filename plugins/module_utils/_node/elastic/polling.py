@@ -106,7 +106,9 @@ def _signature(name: str, settings: Settings, slurm: SlurmView, book: Book) -> o
             shown.append((slot, node.coming and slot not in book.failures, node.joined, node.down, node.is_stuck))
         elif lease.state in (LEASED, JOINED):
             held = (lease.state == JOINED and node.coming, node.away, node.down)
-            shown.append((slot, *held, lease.retire, node.is_retired))
+            # A machine that retires is drained when it joins.
+            retires = (lease.retire, lease.state) if lease.retire else ()
+            shown.append((slot, *held, *retires, node.is_retired))
     record = book.of(name)
     return (tuple(shown), record.paused, record.closed is None)
 

@@ -51,6 +51,10 @@ def test_a_machine_that_is_retired_before_it_joins_goes_after_the_job_that_waits
     assert world.advance(60, lambda: bool(world.book.leases))
     [first] = [lease.vm_id for lease in world.book.leases.values()]
     retire(world, first)
+    # It is drained as soon as it has joined, so that it gets no other job.
+    assert world.advance(120, lambda: job.state == "RUNNING")
+    world.advance(30)
+    assert world.slurm.nodes[job.nodes[0]].drained
     assert world.advance(900, lambda: not world.arm.machines)
     assert (job.state, job.requeued) == ("DONE", 0)
 
