@@ -150,6 +150,9 @@ def _follow_joined(turn: Turn, lease: Lease, node: SlotNode | None) -> None:
         turn.leave(lease, "slurm.conf has no such node")
     elif node.away and not node.is_kept_by_people:
         turn.leave(lease, "Slurm has powered it down")
+    elif node.coming:
+        # Slurm powered it down and up again between two passes, and accepts only a machine that boots now.
+        turn.leave(lease, "Slurm has powered it down, and ordered it again")
     elif node.is_evicted and not node.away:
         # ``decide.evict`` requeues its jobs in time. Another drain reason would hide the eviction.
         return
@@ -162,9 +165,6 @@ def _follow_joined(turn: Turn, lease: Lease, node: SlotNode | None) -> None:
         if not (turn.running(lease.slot) or node.in_use):
             turn.say(f"{lease.slot} was drained by Slurm ({node.reason}) and has no job: powered down")
             turn.actions.append(Change(FORCE, (lease.slot,), node.reason))
-    elif node.coming:
-        # Slurm powered it down and up again between two passes, and accepts only a machine that boots now.
-        turn.leave(lease, "Slurm has powered it down, and ordered it again")
     elif node.down and not node.is_kept_by_people:
         since = turn.book.stray.setdefault(lease.slot, turn.now)
         if turn.now - since > turn.options.boot_s:

@@ -305,12 +305,14 @@ def test_a_daemon_that_is_killed_at_any_step_converges_in_two_loops(call: int) -
     assert not world.violations
 
 
-def test_a_slot_that_slurm_powers_down_and_up_between_two_passes_gets_a_new_machine() -> None:
+@pytest.mark.parametrize("retired", ["", "faulty"])
+def test_a_slot_that_slurm_powers_down_and_up_between_two_passes_gets_a_new_machine(retired: str) -> None:
     world = World()
     job = runs(world, 1, 60)
     world.advance(200)
     name = next(iter(world.book.leases))
     node = world.slurm.nodes[name]
+    world.book.leases[name].retire = retired
     # slurmctld accepts only a machine that boots after this request.
     node.power, node.since = "POWERING_UP", world.now
     again = world.slurm.submit(1, 1e9)
