@@ -167,6 +167,9 @@ def judge(step: Step, code: int | None, log: pathlib.Path, seconds: float) -> Ou
         failures = tuple(found["test"] for found in PYTEST_FAILURE.finditer(text.rpartition(PYTEST_FAILURES)[2]))
         remark = last_line(log) if code == DID_NOT_START else f"exit code {code}"
         return Outcome(step.name, "failed", seconds, counts or remark, failures, repeated=repeated)
+    if "pytest" in step.command and not summaries:
+        # An interrupted pytest ended with code 0 after a part of its tests.
+        return Outcome(step.name, "failed", seconds, "ended without a summary of pytest", repeated=repeated)
     # If every test was skipped, nothing was tested.
     verdict = "passed" if not summaries or "passed" in counts else "skipped"
     remark = counts or (last_line(log) if step.shows_last_line else "")
@@ -229,15 +232,16 @@ def run_all(steps: Sequence[Step], lanes: int = LANES, earlier: Earlier | None =
                     changed.notify_all()
                 return
             with changed:
+                outcome = unless_interrupted(outcome, broken)
                 record(outcomes, outcome, shown=unmet is None)
                 if earlier and outcome.verdict == "passed":
                     earlier.keep(outcome.name, dataclasses.asdict(outcome))
                 changed.notify_all()
 
     threads = [threading.Thread(target=lane, daemon=True) for _lane in range(lanes)]
-    for thread in threads:
-        thread.start()
     try:
+        for thread in threads:
+            thread.start()
         for thread in threads:
             thread.join()
     except BaseException as error:
@@ -264,6 +268,11 @@ def without_passed(steps: Sequence[Step], earlier: Earlier) -> tuple[list[Step],
         repeated = tuple(kept["repeated"])
         done.append(Outcome(kept["name"], kept["verdict"], kept["seconds"], remark, (), kept["cpu"], skips, repeated))
     return [step for step in steps if step.name not in ended], done
+
+
+def unless_interrupted(outcome: Outcome, broken: Sequence[BaseException]) -> Outcome:
+    """The outcome; failed if the run is interrupted, because the step may have ended early, whatever its exit code."""
+    return dataclasses.replace(outcome, verdict="failed", remark="interrupted") if broken else outcome
 
 
 def record(outcomes: dict[str, Outcome], outcome: Outcome, shown: bool = True) -> None:

@@ -138,6 +138,7 @@ class Book:
     :ivar wanted: slots that Slurm waits for, and since when.
     :ivar stray: slots that Slurm believes to run without a lease, and since when.
     :ivar keep: nodes that stay when they are idle, and until when.
+    :ivar evicted: nodes whose jobs were notified that Azure evicts the machine.
     :ivar orders: open orders, the oldest first.
     :ivar next_order: number of the next order.
     """
@@ -147,6 +148,7 @@ class Book:
     wanted: dict[str, float] = field(default_factory=dict)
     stray: dict[str, float] = field(default_factory=dict)
     keep: dict[str, float] = field(default_factory=dict)
+    evicted: list[str] = field(default_factory=list)
     orders: list[Order] = field(default_factory=list)
     sets: dict[str, SetBook] = field(default_factory=dict)
     next_order: int = 1
@@ -180,6 +182,8 @@ def parse(text: str) -> Book:
             wanted=_times(held["wanted"]),
             stray=_times(held["stray"]),
             keep=_times(held["keep"]),
+            # An older hpcnode wrote none.
+            evicted=[str(one) for one in held.get("evicted", [])],
             orders=[_made(Order, one) for one in held["orders"]],
             sets={name: _set_book(one) for name, one in held["sets"].items()},
             next_order=int(held["next_order"]),

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -31,6 +32,8 @@ from .turn import (
 )
 from .views import SetView, SlotNode, SlurmView
 
+EVICTION_MARGIN_S = 5.0
+"""Its jobs are requeued this many seconds before an eviction. Until then they can write a checkpoint."""
 _ORDER = {DOWN: 0, DRAIN: 0, FORCE: 1, RESET: 4, POWER_DOWN: 5, POWER_UP: 6}
 
 
@@ -45,6 +48,41 @@ class Decision:
     book: Book
     actions: tuple[Action, ...]
     lines: tuple[str, ...]
+
+
+def evict(slurm: SlurmView, before: Book, now: float, settings: Settings) -> Decision:
+    """Return what to do for the jobs on nodes that Azure evicts: notify each once, and requeue it in time.
+
+    This needs only Slurm's answer, because an eviction comes 30 s after its notice: it does not wait for Azure's
+    answer, and a pause of the set does not stop it.
+    """
+    book = copy.deepcopy(before)
+    evicted = _evicted(slurm, settings)
+    jobs = slurm.jobs_by_slot()
+    running = {slot: [] if node.coming else jobs.get(slot, []) for slot, node in evicted.items()}
+    due = [slot for slot, node in evicted.items() if now >= node.evicted_at - EVICTION_MARGIN_S or not running[slot]]
+    actions: list[Action] = [Change(FORCE, (slot,), evicted[slot].reason) for slot in due]
+    lines = [f"{settings.owner_of(slot)}: {slot}: Azure evicts it; its jobs are requeued" for slot in due]
+    notified: dict[str, str] = {}
+    for slot, node in evicted.items():
+        if slot not in book.evicted:
+            notified.update({job.id: f"{node.reason} (node {slot})" for job in jobs.get(slot, ())})
+    actions += [NotifyJob(number, words, frozenset()) for number, words in notified.items()]
+    lines += [f"job {number} is notified: {words}" for number, words in notified.items()]
+    book.evicted = sorted(evicted)
+    return Decision(book, tuple(actions), tuple(lines))
+
+
+def _evicted(slurm: SlurmView, settings: Settings) -> dict[str, SlotNode]:
+    """Return the nodes that Azure evicts, and that still have their jobs."""
+    found = {slot: node for slot, node in slurm.nodes.items() if node.is_evicted and not node.away}
+    return {slot: node for slot, node in found.items() if settings.owner_of(slot)}
+
+
+def eviction_s(slurm: SlurmView, settings: Settings, now: float) -> float:
+    """Return after how many seconds the jobs of the next evicted node are requeued; infinity if no node is evicted."""
+    left = [node.evicted_at - EVICTION_MARGIN_S - now for node in _evicted(slurm, settings).values()]
+    return min((one for one in left if one > 0), default=math.inf)
 
 
 def step(

@@ -6,19 +6,16 @@
 
 from __future__ import annotations
 
-import calendar
-import math
-import re
-import time
 from collections.abc import Mapping
 
+from ..slurm.hostlist import compress
 from ..slurm.nodes import PLACEHOLDER_ADDRESS, as_reason
 from . import orders
 from .book import DELETING, JOINED, LEASED, LEAVING, Book, Lease
 from .codes import LOST, NEVER_JOINED
 from .turn import BLANK, DRAIN, FORCE, Change, Publish, Target, Turn
 from .views import DELETING as AZURE_DELETES
-from .views import EVICTED, RETIRED, Instance, SlotNode, SlurmView
+from .views import RETIRED, Instance, SlotNode
 
 GONE_AFTER, GONE_AFTER_DOUBT = 2, 8
 """A machine counts as gone after so many complete listings without it; more if Azure's capacity says otherwise."""
@@ -28,10 +25,7 @@ RETRY_S = 60.0
 """A deletion that has no effect is asked for again after this time."""
 STRAY_S = 30.0
 """A slot that Slurm believes to run, but has no machine, is powered down after this time."""
-EVICTION_MARGIN_S = 5.0
-"""Its jobs are requeued this many seconds before an eviction. Until then they can write a checkpoint."""
 _FORGOTTEN_S = 3600.0
-_EVICTED_AT = re.compile(rf"{re.escape(EVICTED)} at (\d{{4}}-\d\d-\d\dT\d\d:\d\d:\d\dZ)")
 
 
 def restore(turn: Turn) -> None:
@@ -71,7 +65,7 @@ def note_joins(name: str, nodes: Mapping[str, SlotNode], book: Book, now: float)
         if lease is not None and lease.state == LEASED and node.joined and slot not in book.failures:
             lease.state, lease.since = JOINED, now
             lines.append(f"{name}: {slot} joined {now - lease.granted:.0f} s after its lease")
-            if node.drained:
+            if node.drained and not node.is_evicted:
                 # slurmctld drains a node that registers with less than slurm.conf says. A job would get the next one.
                 words = f"{slot} was drained when it joined: {node.reason}"
                 lines += orders.count_boot(name, book.of(name), words, now)
@@ -156,22 +150,21 @@ def _follow_joined(turn: Turn, lease: Lease, node: SlotNode | None) -> None:
         turn.leave(lease, "slurm.conf has no such node")
     elif node.away and not node.is_kept_by_people:
         turn.leave(lease, "Slurm has powered it down")
+    elif node.coming:
+        # Slurm powered it down and up again between two passes, and accepts only a machine that boots now.
+        turn.leave(lease, "Slurm has powered it down, and ordered it again")
+    elif node.is_evicted and not node.away:
+        # ``decide.evict`` requeues its jobs in time. Another drain reason would hide the eviction.
+        return
     elif lease.slot not in turn.slots and not lease.retire and not node.away and not node.is_kept_by_people:
         lease.retire = f"max of {turn.name} is {turn.options.max} now"
         _retire(turn, lease, node)
     elif lease.retire and not node.away:
         _retire(turn, lease, node)
-    elif node.is_evicted and not node.away:
-        if turn.now >= _evicted_at(node.reason) - EVICTION_MARGIN_S or not turn.running(lease.slot):
-            turn.say(f"{lease.slot}: Azure evicts it; its jobs are requeued")
-            turn.actions.append(Change(FORCE, (lease.slot,), node.reason))
     elif node.has_duplicate and not node.away:
         if not (turn.running(lease.slot) or node.in_use):
             turn.say(f"{lease.slot} was drained by Slurm ({node.reason}) and has no job: powered down")
             turn.actions.append(Change(FORCE, (lease.slot,), node.reason))
-    elif node.coming:
-        # Slurm powered it down and up again between two passes, and accepts only a machine that boots now.
-        turn.leave(lease, "Slurm has powered it down, and ordered it again")
     elif node.down and not node.is_kept_by_people:
         since = turn.book.stray.setdefault(lease.slot, turn.now)
         if turn.now - since > turn.options.boot_s:
@@ -179,23 +172,6 @@ def _follow_joined(turn: Turn, lease: Lease, node: SlotNode | None) -> None:
             turn.leave(lease, f"down: {node.reason}")
     else:
         turn.book.stray.pop(lease.slot, None)
-
-
-def _evicted_at(reason: str) -> float:
-    """Return when a node is evicted; 0 if its reason has no valid time, so that its jobs are requeued at once."""
-    found = _EVICTED_AT.match(reason)
-    try:
-        return float(calendar.timegm(time.strptime(found[1], "%Y-%m-%dT%H:%M:%SZ"))) if found else 0.0
-    except ValueError:
-        return 0.0
-
-
-def eviction_s(slurm: SlurmView, book: Book, now: float) -> float:
-    """Return after how many seconds the jobs of the next evicted node are requeued; infinity if no node is evicted."""
-    nodes = [slurm.nodes[slot] for slot in book.leases if slot in slurm.nodes]
-    times = [_evicted_at(node.reason) for node in nodes if node.is_evicted and not node.away]
-    left = [when - EVICTION_MARGIN_S - now for when in times]
-    return min((one for one in left if one > 0), default=math.inf)
 
 
 def _retire(turn: Turn, lease: Lease, node: SlotNode) -> None:
@@ -275,10 +251,12 @@ def publish(turn: Turn) -> None:
         if lease is not None and lease.state in (LEASED, JOINED):
             shown = (node.address, node.host_name, node.lease)
             if shown != (lease.address, lease.host_name, lease.vm_id):
+                turn.say(f"shows in Slurm that {slot} has machine {lease.vm_id}")
                 turn.actions.append(Publish(slot, lease.address, lease.host_name, lease.vm_id))
         elif lease is None and (node.lease or node.address != PLACEHOLDER_ADDRESS) and (node.away or node.down):
             blank.append(slot)
     if blank:
+        turn.say(f"removes the addresses of former machines from {compress(blank)}")
         turn.actions.append(Change(BLANK, tuple(blank)))
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ..slurm.hostlist import compress
 from ..slurm.nodes import as_reason
 from .book import Closed, Failure, Order, SetBook
 from .codes import BUDGET, MOST_BOOTS, NEVER_JOINED, PARTIAL, TIMEOUT, closed_s, meaning_of
@@ -45,12 +46,13 @@ def judge(turn: Turn, unbound: int) -> None:
         order.slots = [slot for slot in waiting if slot in order.slots]
         answer = turn.view.operations.get(order.id)
         if not order.slots:
+            turn.say(f"{order.id} is over: no node waits for it any more")
             turn.book.orders.remove(order)
             if answer is None or answer.status in (SUCCEEDED, IN_PROGRESS, ""):
                 turn.record.level = 0
             continue
         if not order.sent and turn.view.capacity < order.capacity:
-            # The daemon ended before it sent the order.
+            turn.say(f"{order.id} is dropped: the daemon ended before it sent it")
             turn.book.orders.remove(order)
             continue
         problem = _problem_of(turn, order, answer)
@@ -180,7 +182,7 @@ def fail(turn: Turn, slots: Iterable[str], code: str, words: str) -> None:
         turn.book.failures[slot] = Failure(slot, code, words, turn.now, until)
         turn.book.wanted.pop(slot, None)
     if failed:
-        turn.say(f"{len(failed)} nodes get no machine ({', '.join(failed[:5])}): {code}: {words}")
+        turn.say(f"{len(failed)} nodes get no machine ({compress(failed)}): {code}: {words}")
     notified: dict[str, JobOn] = {}
     elsewhere = _elsewhere(turn) if failed else frozenset()
     for slot in failed:
@@ -218,16 +220,23 @@ def _is_to_offer(node: SlotNode) -> bool:
     return node.down or (node.drained and not node.joined)
 
 
+def _close_free(turn: Turn, closed: Closed) -> None:
+    """Fail the free slots of a closed set. Slurm would choose one after the other; now it chooses another set."""
+    taken = {*turn.book.failures, *turn.book.leases}
+    free = [slot for slot, node in turn.nodes.items() if node.free and slot not in taken]
+    for slot in free:
+        turn.book.failures[slot] = Failure(slot, closed.code, closed.words, turn.now, closed.until)
+    if free:
+        turn.say(f"{compress(free)} close with the set: {closed.code}")
+
+
 def offer(turn: Turn) -> None:
     """Set failed slots down in Slurm, and offer those again whose time is over."""
     book, closed = turn.book, turn.record.closed
     if closed:
-        # Slurm would choose the next free slot of the set, one after the other. Now it chooses another set.
-        for slot, node in turn.nodes.items():
-            if node.free and slot not in book.failures and slot not in book.leases:
-                book.failures[slot] = Failure(slot, closed.code, closed.words, turn.now, closed.until)
+        _close_free(turn, closed)
     down: dict[str, list[str]] = {}
-    again = []
+    again, stuck = [], []
     for slot, node in turn.nodes.items():
         failure = book.failures.get(slot)
         if failure and (turn.now >= failure.until if failure.until else closed is None):
@@ -238,8 +247,15 @@ def offer(turn: Turn) -> None:
         elif slot not in book.leases and _is_to_offer(node):
             again.append(slot)
         elif slot not in book.leases and node.is_stuck:
-            down.setdefault(reason("Reset", "Slurm would not use it after a restart"), []).append(slot)
-            again.append(slot)
-    turn.actions += [Change(DOWN, tuple(slots), words) for words, slots in down.items()]
+            stuck.append(slot)
+    for words, slots in down.items():
+        turn.say(f"sets {compress(slots)} down: {words}")
+    if stuck:
+        words = "Slurm would not use it after a restart"
+        turn.say(f"resets {compress(stuck)}: {words}")
+        down[reason("Reset", words)] = stuck
     if again:
-        turn.actions.append(Change(RESET, tuple(again)))
+        turn.say(f"offers {compress(again)} to Slurm again")
+    turn.actions += [Change(DOWN, tuple(slots), words) for words, slots in down.items()]
+    if again or stuck:
+        turn.actions.append(Change(RESET, (*again, *stuck)))

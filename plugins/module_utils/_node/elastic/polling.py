@@ -44,6 +44,11 @@ class Reading:
     not_before: float = 0.0
     throttled: int = 0
 
+    @property
+    def is_failing(self) -> bool:
+        """Whether Azure did not answer the last reading, or asked to wait."""
+        return self.not_before > self.at
+
     def noted(self, now: float, name: str, settings: Settings, slurm: SlurmView, book: Book) -> None:
         """Note a complete reading, after the book was brought up to date with it."""
         signature = _signature(name, settings, slurm, book)
@@ -101,8 +106,10 @@ def _signature(name: str, settings: Settings, slurm: SlurmView, book: Book) -> o
             shown.append((slot, node.coming and slot not in book.failures, node.joined, node.down, node.is_stuck))
         elif lease.state in (LEASED, JOINED):
             is_joined = lease.state == JOINED
-            held = (is_joined and node.coming, is_joined and node.silent, node.away, node.down, node.is_evicted)
-            shown.append((slot, *held, lease.retire, node.is_retired))
+            held = (is_joined and node.coming, is_joined and node.silent, node.away, node.down)
+            # A machine that retires is drained when it joins.
+            retires = (lease.retire, lease.state) if lease.retire else ()
+            shown.append((slot, *held, *retires, node.is_retired))
     record = book.of(name)
     return (tuple(shown), record.paused, record.closed is None)
 
@@ -137,7 +144,7 @@ def _is_due(name: str, settings: Settings, slurm: SlurmView, book: Book, now: fl
         if lease.retire and node.is_retired and not node.in_use and not node.away:
             return True
         is_late = lease.state == LEASED and now - lease.granted > options.boot_s
-        if node.is_evicted or (is_late and not node.is_kept_by_people):
+        if is_late and not node.is_kept_by_people:
             return True
         if lease.state == JOINED and node.idle and slot not in book.keep:
             due = due or now - idle_since(node, lease, now) > options.idle_s

@@ -14,8 +14,7 @@ from typing import Callable, Protocol
 from ..machine.run import CommandFailed
 from .book import DELETING, Book, Closed, Failure
 from .codes import LONGEST_S
-from .decide import step
-from .machines import eviction_s
+from .decide import Decision, evict, eviction_s, step
 from .polling import Reading, next_s, why_read
 from .settings import ElasticSet, Settings
 from .turn import POWER_DOWN, Action, Change, Delete, Grow, NotifyJob, Publish, Target
@@ -23,6 +22,9 @@ from .views import Instance, Operation, SetView, SlurmView
 
 JUMP_S = 60.0
 """If the wall clock moves so much more or less than time passes, it was set."""
+
+EVICTION_NOTICE_S = 30.0
+"""How many seconds before an eviction Azure announces it."""
 
 SETTLING_S = 3600.0
 """A clock that is set so soon after the start was wrong at the start: it was not set at the boot, or not well."""
@@ -180,13 +182,24 @@ class Reconciler:
             self._is_stopped = bool(stopped)
             for reading in self._readings.values():
                 reading.at = 0.0
+        # Before Azure is asked, which may take minutes.
+        urgent = evict(done.slurm, self.book, now, self.settings)
+        if urgent.actions:
+            self._carry_out(urgent, now, done)
+        self.book = urgent.book
         views = self._read(done, done.slurm, now)
         decision = step(done.slurm, views, self.book, now, self.settings, stopped, self._floor)
-        done.lines += decision.lines
-        self.book = decision.book
         for name, reading in self._readings.items():
             if views.get(name) is not None:
-                reading.noted(now, name, self.settings, done.slurm, self.book)
+                reading.noted(now, name, self.settings, done.slurm, decision.book)
+        self._carry_out(decision, now, done)
+        expected_s = [next_s(name, self.settings, self.book, one, now) for name, one in self._readings.items()]
+        done.next_s = min([*expected_s, eviction_s(done.slurm, self.settings, now)])
+        return done
+
+    def _carry_out(self, decision: Decision, now: float, done: Pass) -> None:
+        done.lines += decision.lines
+        self.book = decision.book
         # Whatever happens from here on, the next process knows what this one intended.
         self._save(self.book)
         for action in decision.actions:
@@ -196,9 +209,6 @@ class Reconciler:
                 done.problems.append(f"{_words(action)}: {error}")
         if decision.actions:
             self._save(self.book)
-        expected_s = [next_s(name, self.settings, self.book, one, now) for name, one in self._readings.items()]
-        done.next_s = min([*expected_s, eviction_s(done.slurm, self.book, now)])
-        return done
 
     def _notice_jump(self, now: float, monotonic: float, done: Pass) -> None:
         """Move all times of the book if the wall clock was set."""
@@ -223,8 +233,12 @@ class Reconciler:
 
     def _read(self, done: Pass, slurm: SlurmView, now: float) -> dict[str, SetView | None]:
         views: dict[str, SetView | None] = {}
+        # A request that Azure does not answer takes 20 s, and the jobs of an evicted node would wait for it.
+        hurries = eviction_s(slurm, self.settings, now) < EVICTION_NOTICE_S
         for name, options in self.settings.sets.items():
             reading = self._readings[name]
+            if reading.is_failing and hurries:
+                continue
             if not why_read(name, self.settings, slurm, self.book, reading, now):
                 continue
             operations = {one.id: one.operation for one in self.book.orders if one.set == name and one.operation}

@@ -4,7 +4,7 @@
 
 """The slots in slurmctld: reading them with their jobs, and changing them with Slurm's own commands.
 
-Also what a machine itself asks: which node it has a lease for, and which machine reports as a node.
+Also what a machine itself asks: which node it has a lease for, and which machine answers for a node.
 """
 
 from __future__ import annotations
@@ -175,11 +175,17 @@ def find_lease(vm_id: str, controllers: Sequence[str], run: Run) -> NodeState | 
     return None
 
 
-def reporting_machine(name: str, controllers: Sequence[str], run: Run) -> str:
-    """Return the vmId of the machine whose health report slurmctld has for a node; empty if there is none.
+def machine_behind(node: NodeState, controllers: Sequence[str], run: Run) -> str | None:
+    """Return the vmId of the machine that answers slurmctld for a node; empty if that machine has sent no report.
 
+    :return: None if the machine at the node's address runs as another node. slurmctld's pings do not name the node, so
+        the former node of an address seems to answer as long as any machine has this address.
     :raises CommandFailed: slurmctld does not answer.
     """
-    shown = run_command(controllers, ["scontrol", "--oneliner", "show", "node", name], run)
-    found = observed.parse_nodes(shown.stdout).get(name) if shown.rc == 0 else None
-    return found.report.vm_id if found and found.report else ""
+    shown = must(run_command(controllers, SHOW_NODES, run)).stdout
+    others = [one for one in parse_nodes(shown).values() if one.address == node.address and one.answers]
+    started = epoch(node.slurmd_started) or 0.0
+    if any((epoch(one.slurmd_started) or 0.0) > started for one in others):
+        return None
+    found = observed.parse_nodes(shown).get(node.name)
+    return found.report.vm_id.lower() if found and found.report else ""

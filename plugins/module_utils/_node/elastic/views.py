@@ -6,6 +6,9 @@
 
 from __future__ import annotations
 
+import calendar
+import re
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -17,6 +20,7 @@ EVICTED = f"{ELASTIC}evicted"
 """Start of the reason that a node gives itself when Azure announces that it evicts the machine."""
 RETIRED = f"{ELASTIC}retire: "
 """Start of the reason of a node whose machine an administrator wants to go."""
+_EVICTED_AT = re.compile(rf"{re.escape(EVICTED)} at (\d{{4}}-\d\d-\d\dT\d\d:\d\d:\d\dZ)")
 _BOOT = f"{OUR_PREFIX} boot: "
 _DUPLICATE = "Duplicate jobid"
 """slurmctld drains a node with it after a job was launched there twice, which a killed slurmctld does (job_mgr.c)."""
@@ -127,6 +131,15 @@ class SlotNode:
     def is_evicted(self) -> bool:
         """Whether the node has reported that Azure evicts its machine."""
         return self.drained and self.reason.startswith(EVICTED)
+
+    @property
+    def evicted_at(self) -> float:
+        """When Azure evicts its machine; 0 if its reason has no valid time, so that its jobs are requeued at once."""
+        found = _EVICTED_AT.match(self.reason)
+        try:
+            return float(calendar.timegm(time.strptime(found[1], "%Y-%m-%dT%H:%M:%SZ"))) if found else 0.0
+        except ValueError:
+            return 0.0
 
     @property
     def is_retired(self) -> bool:

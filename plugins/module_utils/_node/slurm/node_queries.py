@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+import errno
+import ipaddress
 import os
 import re
 import socket
@@ -48,6 +50,26 @@ def find_own_address(controllers: Sequence[str]) -> str:
         except OSError as error:
             problems.append(f"{host}:{port}: {error.strerror or error}")
     raise NoController("; ".join(problems) or "no controller is known")
+
+
+def is_own_address(address: str) -> bool:
+    """Whether this machine has an address; also true for a name or a public address, which cannot be judged here.
+
+    A machine in Azure has its public address on none of its interfaces.
+    """
+    try:
+        parsed = ipaddress.ip_address(address)
+    except ValueError:
+        return True
+    if not parsed.is_private:
+        return True
+    family = socket.AF_INET6 if parsed.version == 6 else socket.AF_INET
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.bind((address, 0))
+        except OSError as error:
+            return error.errno != errno.EADDRNOTAVAIL
+    return True
 
 
 def _host_and_port(controller: str) -> tuple[str, int]:

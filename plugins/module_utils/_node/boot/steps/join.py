@@ -7,8 +7,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Callable
 
-from ...elastic.slurmctld import find_lease, reporting_machine
+from ...elastic.slurmctld import find_lease, machine_behind
 from ...health.check import FAIL, PASS, SKIP
 from ...machine.atomic import write_file
 from ...machine.cluster_settings import cluster_of
@@ -20,13 +21,19 @@ from ...slurm.nodes import PLACEHOLDER_ADDRESS, NodeState
 from ..step import REASON_PREFIX, Context, Outcome, Step, StepFailed
 
 
-def perform(context: Context, find_address: FindOwnAddress = node_queries.find_own_address) -> Outcome:
+def perform(
+    context: Context,
+    find_address: FindOwnAddress = node_queries.find_own_address,
+    is_own: Callable[[str], bool] = node_queries.is_own_address,
+) -> Outcome:
     """Set the node's address at slurmctld, and undrain it if an earlier boot phase drained it.
 
-    A node that site.yml configured has its address from the inventory, and keeps it. A machine of an elastic set looks
-    its lease up instead: the daemon on the controller has set the address.
+    A node that site.yml declared has its address from the inventory. slurmctld and all other nodes read it from
+    slurm.conf, so a machine with another address cannot be this node before site.yml has run again. A machine of an
+    elastic set looks its lease up instead: the daemon on the controller has set the address.
 
     :param find_address: finds this machine's address as the controllers see it.
+    :param is_own: whether this machine has an address.
     :raises ConfigError: slurmd's settings cannot be used.
     :raises CommandFailed: slurmctld does not answer or refuses.
     :raises StepFailed: the machine has no host name.
@@ -45,7 +52,11 @@ def perform(context: Context, find_address: FindOwnAddress = node_queries.find_o
     if _is_elastic(context.root):
         return _with_lease(context, controllers, details)
     node = node_queries.query_node(name, controllers, context.run)
-    holder = _other_holder(node, name, address, controllers, context)
+    if node is not None and not node.sets_own_address and not is_own(node.address):
+        summary = f"slurm.conf declares node {name} with the address {node.address}, but this machine has {address}"
+        action = "Azure may have given the instance id of a former machine again. Run site.yml, or delete this machine"
+        return Outcome(FAIL, summary, action, (), details)
+    holder = _other_holder(node, address, controllers, context)
     if holder:
         action = f"Delete one of the two machines, or run 'scontrol update NodeName={name} State=DOWN Reason=moved'"
         return Outcome(FAIL, holder, action, (), details)
@@ -98,9 +109,7 @@ def _with_lease(context: Context, controllers: tuple[str, ...], details: Mapping
     return Outcome(PASS, summary, "", tuple(changes), {**details, "node": node.name})
 
 
-def _other_holder(
-    node: NodeState | None, name: str, address: str, controllers: tuple[str, ...], context: Context
-) -> str:
+def _other_holder(node: NodeState | None, address: str, controllers: tuple[str, ...], context: Context) -> str:
     """Return why another machine has this node name; empty if none has.
 
     Azure may give an instance id again, and slurmctld silently accepts two machines under one name.
@@ -110,11 +119,12 @@ def _other_holder(
     if not node.answers or not {"IDLE", "ALLOCATED", "MIXED"} & set(node.states):
         return ""
     mine = str(remembered_instance(context.root).get("vm_id") or "").lower()
-    theirs = reporting_machine(name, controllers, context.run).lower()
-    if not theirs or theirs == mine:
-        # Without a report, it may be this machine before its address changed.
+    theirs = machine_behind(node, controllers, context.run)
+    if theirs is None or (theirs and theirs == mine):
         return ""
-    return f"node {name} belongs to machine {theirs} at {node.address}, which answers slurmctld; this is {mine}"
+    # Without a report, it may be this machine before its address changed. slurmctld soon notices that.
+    machine = f"machine {theirs}" if theirs else "another machine"
+    return f"node {node.name} belongs to {machine} at {node.address}, which answers slurmctld; this is {mine}"
 
 
 def _place(node: NodeState | None, address: str, host_name: str) -> list[str]:

@@ -60,6 +60,8 @@ class Arm:
     """One scale set. Each fault is an attribute that the next request uses."""
 
     now: float = 0.0
+    number: int = 0
+    """Its vmIds and addresses differ from those of other sets."""
     machines: dict[str, Machine] = field(default_factory=dict)
     capacity: int = 0
     etag: int = 1
@@ -171,7 +173,7 @@ class Arm:
         self.created += 1
         used = {one.address for one in self.machines.values()}
         address = next(
-            f"10.0.{n // 250}.{n % 250 + 4}" for n in range(1000) if f"10.0.{n // 250}.{n % 250 + 4}" not in used
+            made for made in (f"10.{self.number}.{n // 250}.{n % 250 + 4}" for n in range(1000)) if made not in used
         )
         how = self.next_boot.pop(0) if self.next_boot else "good"
         boots: float | None = self.now + late_s + self.boot_s
@@ -179,7 +181,9 @@ class Arm:
             boots = None
         elif how == "late":
             boots = self.now + late_s + 3000
-        made = Machine(str(number), f"vm-{self.created}", address, self.now + late_s + self.lag_s, boots)
+        made = Machine(
+            str(number), f"vm{self.number or ''}-{self.created}", address, self.now + late_s + self.lag_s, boots
+        )
         self.machines[made.id] = made
         return made
 
@@ -212,6 +216,10 @@ class Arm:
                 self.capacity = max(self.alive(), self.capacity - growth.wanted)
                 growth.drops_capacity = False
                 self.etag += 1
+
+    def is_refusing(self) -> bool:
+        """Whether it refuses requests for some time, or answers are prepared that are not complete."""
+        return self.now < self.throttled_until or bool(self.list_faults or self.delete_faults)
 
     def alive(self) -> int:
         """How many instances nobody deletes."""

@@ -60,6 +60,7 @@ class Job:
     nodes: list[str] = field(default_factory=list)
     begin: float = 0.0
     ends: float = 0.0
+    allocated: float = 0.0
     started: float | None = None
     words: list[str] = field(default_factory=list)
     requeued: int = 0
@@ -186,7 +187,7 @@ class Slurm:
     def register(self, name: str) -> None:
         """slurmd of the node's machine registers."""
         node = self.nodes[name]
-        node.silent = None
+        node.silent, node.stuck = None, False
         if node.power == "POWERING_UP":
             self._set(node, "")
         if node.down and node.power != "POWERED_DOWN":
@@ -203,6 +204,13 @@ class Slurm:
             node.down, node.reason = True, node.reason or "Not responding"
             self._requeue(name)
 
+    def declare(self, name: str, declared: bool) -> None:
+        """slurm.conf gets a node, or no longer has it; a node with a job stays."""
+        if declared:
+            self.nodes.setdefault(name, Node(name))
+        elif not any(name in job.nodes for job in self.jobs.values()):
+            self.nodes.pop(name, None)
+
     def dump(self) -> Slurm:
         """A copy of the saved state."""
         return copy.deepcopy(self)
@@ -213,7 +221,12 @@ class Slurm:
         lost = {number: job for number, job in self.jobs.items() if number not in older.jobs}
         for job in lost.values():
             job.state, job.nodes = "DONE", []
-        self.nodes, self.jobs = older.nodes, {**older.jobs, **lost}
+        self.nodes = {name: older.nodes.get(name, Node(name)) for name in self.nodes}
+        self.jobs = {**older.jobs, **lost}
+        for job in self.jobs.values():
+            if set(job.nodes) - set(self.nodes):
+                # slurm.conf has one of its nodes no more.
+                job.state, job.nodes = "PENDING", []
 
     def tick(self, now: float) -> None:
         """Time passes."""
@@ -251,6 +264,7 @@ class Slurm:
                 if len(able) < job.nodes_wanted:
                     continue
                 job.state, job.nodes = "CONFIGURING", [node.name for node in able[: job.nodes_wanted]]
+                job.allocated = self.now
                 busy |= set(job.nodes)
                 for node in able[: job.nodes_wanted]:
                     if node.power == "POWERED_DOWN":

@@ -11,7 +11,6 @@ from dataclasses import replace
 import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.elastic import daemon
-from ansible_collections.hpcai.azure.plugins.module_utils._node.elastic.eviction import evicted_reason
 from ansible_collections.hpcai.azure.plugins.module_utils._node.elastic.settings import Budget
 from ansible_collections.hpcai.azure.plugins.module_utils._node.elastic.spool import Request
 
@@ -24,25 +23,6 @@ def retire(world: World, *vm_ids: str) -> None:
     """An administrator wants machines to go."""
     request = Request(daemon.RETIRE, vm_ids, world.now, words="faulty")
     daemon.apply_request(world.book, request, world.settings)
-
-
-def test_an_eviction_leaves_its_job_the_time_for_a_checkpoint() -> None:
-    world = World(seconds=2.0)
-    job = runs(world)
-    name = job.nodes[0]
-    gone = world.now + 30
-    world.slurm.drain(name, evicted_reason(gone))
-    world.advance(20)
-    assert job.state == "RUNNING"
-    world.advance(8)
-    assert job.requeued == 1
-    for machine in list(world.arm.machines):
-        world.arm.remove(machine)
-    assert world.advance(600, lambda: job.state == "RUNNING")
-    # The evicted slot is offered again.
-    world.advance(300)
-    assert not any(node.drained for node in world.slurm.nodes.values())
-    assert not world.differences()
 
 
 @pytest.mark.parametrize(("silent_at_once", "seconds"), [(True, 30), (False, 140)])
@@ -60,21 +40,6 @@ def test_the_job_of_a_machine_that_somebody_deleted_is_requeued_soon(
         world.arm.remove(machine)
     # The set is read every two minutes. One list without the machine is not enough, so the next one follows soon.
     assert world.advance(seconds, lambda: job.requeued == 1)
-
-
-def test_the_daemon_wakes_up_in_time_for_an_eviction() -> None:
-    world = World()
-    job = runs(world)
-    world.advance(300)
-    world.slurm.drain(job.nodes[0], evicted_reason(world.now + 40))
-    world.tick(15)
-    result = world.one_pass()
-    assert result
-    # Five seconds before its time, not at the next of the passes every 15 s.
-    assert result.next_s == 20
-    world.tick(result.next_s)
-    world.one_pass()
-    assert job.requeued == 1
 
 
 @pytest.mark.parametrize("drained", ["", "hpcai: health: gpu_memory: 3 rows"])
@@ -104,6 +69,10 @@ def test_a_machine_that_is_retired_before_it_joins_goes_after_the_job_that_waits
     assert world.advance(60, lambda: bool(world.book.leases))
     [first] = [lease.vm_id for lease in world.book.leases.values()]
     retire(world, first)
+    # It is drained as soon as it has joined, so that it gets no other job.
+    assert world.advance(120, lambda: job.state == "RUNNING")
+    world.advance(30)
+    assert world.slurm.nodes[job.nodes[0]].drained
     assert world.advance(900, lambda: not world.arm.machines)
     assert (job.state, job.requeued) == ("DONE", 0)
 
@@ -126,6 +95,7 @@ def test_a_slot_that_a_restarted_slurmctld_would_not_use_is_reset() -> None:
     world.advance(300)
     node = world.slurm.nodes["gpu-3"]
     assert (node.stuck, node.down, node.power) == (False, False, "POWERED_DOWN")
+    assert not world.violations
 
 
 def test_a_node_that_slurmctld_drained_after_its_restart_goes_when_its_job_has_ended() -> None:
@@ -227,13 +197,6 @@ def test_a_clock_that_is_set_back_while_no_daemon_runs_delays_nothing() -> None:
     world.restart()
     world.one_pass()
     assert world.book.leases[job.nodes[0]].granted <= world.now + world.wall
-
-
-def test_a_reason_that_looks_like_an_eviction_does_not_end_the_daemon() -> None:
-    world = World()
-    job = runs(world)
-    world.slurm.drain(job.nodes[0], "hpcai: elastic: evicted at 2026-99-99T99:99:99Z")
-    assert world.advance(60, lambda: job.requeued == 1)
 
 
 def test_a_machine_that_azure_deletes_requeues_its_job_at_once() -> None:
@@ -360,12 +323,14 @@ def test_a_daemon_that_is_killed_at_any_step_converges_in_two_loops(call: int) -
     assert not world.violations
 
 
-def test_a_slot_that_slurm_powers_down_and_up_between_two_passes_gets_a_new_machine() -> None:
+@pytest.mark.parametrize("retired", ["", "faulty"])
+def test_a_slot_that_slurm_powers_down_and_up_between_two_passes_gets_a_new_machine(retired: str) -> None:
     world = World()
     job = runs(world, 1, 60)
     world.advance(200)
     name = next(iter(world.book.leases))
     node = world.slurm.nodes[name]
+    world.book.leases[name].retire = retired
     # slurmctld accepts only a machine that boots after this request.
     node.power, node.since = "POWERING_UP", world.now
     again = world.slurm.submit(1, 1e9)

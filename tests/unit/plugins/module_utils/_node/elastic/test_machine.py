@@ -121,6 +121,27 @@ def test_a_second_claimant_of_a_static_node_starts_no_slurmd_and_says_why(tmp_pa
     assert not node.updates
 
 
+def test_a_second_claimant_of_a_node_whose_machine_sent_no_report_waits_too(tmp_path: Path) -> None:
+    node = Node(tmp_path, record("gpu-7", "IDLE+CLOUD", "Extra=", "10.0.0.8"), elastic=False)
+    done = node.join()
+    assert (done.verdict, node.updates) == (FAIL, [])
+    assert "node gpu-7 belongs to another machine at 10.0.0.8, which answers slurmctld" in done.summary
+    # slurmctld has noticed that the former machine is gone, or that this one has another address now.
+    node.shown = record("gpu-7", "IDLE+CLOUD+NOT_RESPONDING", "Extra=", "10.0.0.8")
+    assert node.join().verdict == PASS
+
+
+@pytest.mark.parametrize(("started", "verdict"), [("11:00:00", PASS), ("09:00:00", FAIL)])
+def test_a_node_whose_former_address_is_another_nodes_by_now_is_taken_over(
+    tmp_path: Path, started: str, verdict: str
+) -> None:
+    """slurmctld's pings do not name the node, so the other node's slurmd answers for both."""
+    former = claimed(OTHER, "IDLE+CLOUD").replace(" State=", " SlurmdStartTime=2026-11-28T10:00:00 State=")
+    other = record("gpu-8", f"IDLE+CLOUD SlurmdStartTime=2026-11-28T{started}", "", "10.0.0.8")
+    node = Node(tmp_path, former + other, elastic=False)
+    assert node.join().verdict == verdict
+
+
 @pytest.mark.parametrize(
     ("vm_id", "state"), [(VM, "IDLE+CLOUD"), (OTHER, "IDLE+CLOUD+NOT_RESPONDING"), (OTHER, "DOWN+CLOUD")]
 )

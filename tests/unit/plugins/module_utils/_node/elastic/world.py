@@ -6,13 +6,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.elastic import book as books
+from ansible_collections.hpcai.azure.plugins.module_utils._node.elastic.codes import BUDGET
 from ansible_collections.hpcai.azure.plugins.module_utils._node.elastic.reconcile import Pass, Reconciler
 from ansible_collections.hpcai.azure.plugins.module_utils._node.elastic.settings import ElasticSet, Settings
-from ansible_collections.hpcai.azure.plugins.module_utils._node.elastic.views import Instance, SetView
+from ansible_collections.hpcai.azure.plugins.module_utils._node.elastic.turn import FORCE, POWER_DOWN
+from ansible_collections.hpcai.azure.plugins.module_utils._node.elastic.views import EVICTED, Instance, SetView
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.hostlist import expand
 
 from .arm_model import Arm
 from .slurm_model import Slurm, cluster
@@ -22,6 +26,17 @@ ID = f"{GROUP}/providers/Microsoft.Compute/virtualMachineScaleSets/"
 START = 1_700_000_000.0
 DUPLICATE = "Duplicate jobid"
 """slurmctld's own reason; no person has drained the node."""
+TIMEOUT = "ResumeTimeout reached"
+"""slurmctld's reason for a machine that never joined. It replaces that of a person (power_save.c)."""
+_NODES = re.compile(r"\b[a-z]+-(?:\d+|\[[\d,-]+\])(?![\w-])")
+
+
+UNLEASED_S = 1500.0
+"""An instance without a lease is deleted after 300 s, if no order of its set is open, which ends after 600 s."""
+
+
+GOING_S = 120.0
+"""A node whose machine shall go is drained in the next passes."""
 
 
 class Killed(BaseException):
@@ -61,8 +76,12 @@ class Mortal:
 
         def mortal(*given: Any) -> Any:
             self._world.count_down()
+            self._world.calls.append((name, given))
             answer = call(*given)
             self._world.count_down()
+            if self._world.meanwhile and [one for one, _given in self._world.calls] == ["view"]:
+                # Slurm was asked, and nothing was decided yet.
+                self._world.meanwhile.pop()()
             return answer
 
         return mortal
@@ -77,7 +96,7 @@ class World:
     def __init__(self, seconds: float = 15.0, **options: Any) -> None:
         sizes = options.pop("sizes", {"gpu": 6})
         self.slurm: Slurm = cluster(**sizes)
-        self.arms = {name: Arm(now=START) for name in sizes}
+        self.arms = {name: Arm(now=START, number=number) for number, name in enumerate(sizes)}
         made = {name: ElasticSet(ID + name, size, **options) for name, size in sizes.items()}
         self.settings = Settings(made)
         self.now = self.monotonic = START
@@ -85,6 +104,8 @@ class World:
         self.wall = 0.0
         self.saved: str | None = None
         self.kill_in: int | None = None
+        self.meanwhile: list[Callable[[], None]] = []
+        self.calls: list[tuple[str, tuple[Any, ...]]] = []
         self.violations: list[str] = []
         self.lines: list[str] = []
         self.dumps: list[Slurm] = []
@@ -92,6 +113,8 @@ class World:
         self._counted = dict.fromkeys(sizes, 0)
         self._known_since = START
         self._wall = 0.0
+        self._unleased: dict[tuple[str, str], float] = {}
+        self._going: dict[str, float] = {}
         self.slurm.tick(self.now)
         self.restart()
 
@@ -111,6 +134,15 @@ class World:
         self.daemon = Reconciler(
             self.settings, Mortal(self, self.slurm), Mortal(self, Azure(self.arms)), book, self._save
         )
+
+    def configure(self, settings: Settings) -> None:
+        """site.yml changes the settings, which restarts the daemon."""
+        self.settings = settings
+        self.restart()
+
+    def count(self) -> int:
+        """How many instances there are."""
+        return sum(len(arm.machines) for arm in self.arms.values())
 
     def lose_book(self) -> None:
         """The file with the leases is gone."""
@@ -133,6 +165,8 @@ class World:
 
     def one_pass(self) -> Pass | None:
         """The daemon makes a pass; None if it was killed. Machines and users do nothing meanwhile."""
+        self.calls.clear()
+        paused = {name for name in self.arms if self.book.of(name).paused}
         before = {name: {one.vm_id for one in arm.deleted} for name, arm in self.arms.items()}
         result = None
         if self.wall != self._wall:
@@ -141,6 +175,7 @@ class World:
         try:
             result = self.daemon.run(self.now + self.wall, self.monotonic, self.stopped)
             self.lines += [*result.lines, *result.problems]
+            self._judge_lines([*result.lines, *result.problems])
         except Killed:
             self.restart()
         for name, arm in self.arms.items():
@@ -148,7 +183,70 @@ class World:
                 if machine.vm_id not in before[name]:
                     self._judge_deletion(machine.vm_id)
             self._judge_changes(name, arm)
+            self._judge_unleased(name, arm)
+            self._judge_going(name, arm)
+        self._judge_requests(paused)
         return result
+
+    def _judge_requests(self, paused: set[str]) -> None:
+        """A pause, a used budget, and nodes that an administrator keeps."""
+        for call, given in self.calls:
+            if call in ("grow", "delete"):
+                name = given[0].id.rpartition("/")[2]
+                if name in paused or (call == "grow" and self.stopped):
+                    self.violations.append(f"{name}: {call} although it is paused, or {self.stopped!r}")
+            elif call == "change":
+                change = given[0]
+                mine = [slot for slot in change.slots if slot.rpartition("-")[0] in paused]
+                if mine and not change.reason.startswith(EVICTED):
+                    self.violations.append(f"{change} although the set is paused")
+                kept = set(change.slots) & set(self.book.keep)
+                if kept and (change.kind == POWER_DOWN or (change.kind == FORCE and BUDGET in change.reason)):
+                    self.violations.append(f"{kept} went although an administrator keeps them")
+
+    def _judge_unleased(self, name: str, arm: Arm) -> None:
+        """An instance without a lease is used or deleted in time, unless nobody lets the daemon do it."""
+        leases = {one.vm_id for one in self.book.leases.values()}
+        here = {one.vm_id for one in arm.machines.values() if one.gone is None} - leases
+        if self.book.of(name).paused or arm.is_refusing():
+            here = set()
+        self._unleased = {key: since for key, since in self._unleased.items() if key[0] != name or key[1] in here}
+        for vm_id in here:
+            since = self._unleased.setdefault((name, vm_id), self.monotonic)
+            if self.monotonic - since > UNLEASED_S:
+                self.violations.append(f"{name}: {vm_id} has no lease for {self.monotonic - since:.0f} s")
+
+    def _judge_going(self, name: str, arm: Arm) -> None:
+        """A machine that shall go gets no further job, unless nobody lets the daemon drain its node."""
+        if name not in self.settings.sets:
+            return
+        beyond = self.settings.sets[name].max
+        used = {slot: one for slot, one in self.book.leases.items() if one.state in (books.LEASED, books.JOINED)}
+        mine = {slot: one for slot, one in used.items() if slot.startswith(f"{name}-")}
+        going = {slot for slot, one in mine.items() if one.retire or int(slot.rpartition("-")[2]) >= beyond}
+        if self.book.of(name).paused or arm.is_refusing() or self.slurm.faults:
+            going = set()
+        for slot in set(mine) - going:
+            self._going.pop(mine[slot].vm_id, None)
+        for slot in going:
+            since = self._going.setdefault(mine[slot].vm_id, self.now)
+            late = [job.id for job in self.slurm.jobs.values() if slot in job.nodes and job.allocated > since + GOING_S]
+            if late:
+                self.violations.append(f"{slot} shall go, but got the jobs {late}")
+
+    def _judge_lines(self, lines: Sequence[str]) -> None:
+        """Each change has a line that names its nodes, or the set."""
+        named = {slot for line in lines for word in _NODES.findall(line) for slot in expand(word)}
+        text = "\n".join(lines)
+        for name, given in self.calls:
+            if name in ("change", "publish"):
+                slots = set(given[0].slots if name == "change" else [given[0].slot])
+                if slots - named:
+                    self.violations.append(f"no line says why: {given[0]}")
+            elif name in ("grow", "delete"):
+                set_name, word = given[0].id.rpartition("/")[2], "orders" if name == "grow" else "delete"
+                if not re.search(rf"^{re.escape(set_name)}: .*{word}", text, re.MULTILINE):
+                    self.violations.append(f"no line says why: {name} {given}")
 
     def _judge_changes(self, name: str, arm: Arm) -> None:
         """In one pass, one growth and one deletion at most; in a minute, four changes, as Azure's bucket allows."""
@@ -167,7 +265,7 @@ class World:
             jobs = [job.id for job in self.slurm.jobs.values() if job.state == "RUNNING" and node.name in job.nodes]
             if jobs:
                 self.violations.append(f"{node.name} was deleted under job {jobs}")
-            if node.drained and not node.reason.startswith(("hpcai: elastic:", DUPLICATE)):
+            if node.drained and not node.reason.startswith(("hpcai: elastic:", DUPLICATE, TIMEOUT)):
                 self.violations.append(f"{node.name} was deleted, but drained: {node.reason}")
 
     def advance(self, seconds: float, until: Callable[[], bool] | None = None) -> bool:
@@ -227,11 +325,22 @@ class World:
             if up - set(leases.values()) or held - up:
                 found.append(f"{name}: leases {sorted(held)} are not Slurm's nodes {sorted(up)}")
             nodes = self.slurm.nodes
-            useless = [slot for slot in leases.values() if nodes[slot].drained and nodes[slot].reason == DUPLICATE]
+            useless = [
+                slot
+                for slot in leases.values()
+                if slot not in nodes
+                or (nodes[slot].drained and nodes[slot].reason == DUPLICATE)
+                or (self.book.leases[slot].retire and not self._is_kept(slot))
+            ]
+            stuck = [slot for slot, one in nodes.items() if one.stuck and not (one.down or one.drained)]
+            if stuck:
+                found.append(f"{stuck} would not be used after a restart of slurmctld")
             if useless:
-                found.append(f"{name}: {useless} were drained by Slurm, and are paid for without end")
+                found.append(f"{name}: {useless} shall go, and are paid for without end")
         return found
 
     def _is_kept(self, slot: str) -> bool:
-        node = self.slurm.nodes[slot]
+        node = self.slurm.nodes.get(slot)
+        if node is None:
+            return False
         return (node.drained or node.down) and not node.reason.startswith("hpcai: elastic:")

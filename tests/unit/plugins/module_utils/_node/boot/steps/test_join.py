@@ -17,11 +17,13 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check imp
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.config import ConfigError
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed, Result
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm import node_queries
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.node_queries import NoController
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.slurmd_env import ENV_FILE, slurmd_env
 
 SPARE = "NodeAddr=127.0.0.1 NodeHostName=compute-17 State=DOWN+CLOUD Reason=hpcai: no such instance"
 JOINED = "NodeAddr=10.0.0.9 NodeHostName=compute00000H State=IDLE+CLOUD"
+OWN = ("10.0.0.9", "10.0.1.1")
 STATIC = "NodeAddr=10.0.1.1 NodeHostName=compute-17 State=IDLE"
 DRAINED = "State=DOWN+DRAIN Reason=hpcai: boot: gpu: 7 of 8 GPUs [root@2026-11-21T18:16:10]"
 
@@ -57,7 +59,7 @@ class Node:
 
     def join(self, check: bool = False) -> Outcome:
         """Do the step."""
-        return join.perform(Context(self.root, self.run, check), lambda _controllers: "10.0.0.9")
+        return join.perform(Context(self.root, self.run, check), lambda _controllers: "10.0.0.9", OWN.__contains__)
 
 
 def test_spare_node_gets_its_address_and_host_name(tmp_path: Path) -> None:
@@ -77,9 +79,39 @@ def test_node_that_is_up_to_date_or_static_is_not_updated(tmp_path: Path, shown:
     assert done.summary.endswith(f"at {address}")
 
 
-@pytest.mark.parametrize("old", [("10.0.0.9", "10.0.0.8"), ("compute00000H", "other")])
-def test_changed_address_or_host_name_is_updated(tmp_path: Path, old: tuple[str, str]) -> None:
-    node = Node(tmp_path, JOINED.replace(*old))
+def test_a_machine_with_the_name_of_a_former_static_node_waits_for_site_yml(tmp_path: Path) -> None:
+    """Azure has given the instance id again, with another address. slurm.conf on all machines has the former one."""
+    node = Node(tmp_path, STATIC.replace("10.0.1.1", "10.0.2.2"))
+    done = node.join()
+    assert (done.verdict, done.changes, node.updates) == (FAIL, (), [])
+    assert done.summary.endswith("declares node compute-17 with the address 10.0.2.2, but this machine has 10.0.0.9")
+    assert "Run site.yml" in done.action
+    node.shown = STATIC
+    assert node.join().verdict == PASS
+
+
+@pytest.mark.parametrize(
+    ("address", "own"),
+    [("127.0.0.1", True), ("127.9.9.9", True), ("10.255.255.254", False), ("fd12:3456:789a::1", False)],
+)
+def test_private_addresses_of_other_machines_are_recognised(address: str, own: bool) -> None:
+    assert node_queries.is_own_address(address) == own
+
+
+@pytest.mark.parametrize("address", ["20.50.60.70", "compute-17.internal", ""])
+def test_a_name_or_a_translated_address_may_be_this_machines(address: str) -> None:
+    assert node_queries.is_own_address(address)
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        JOINED.replace("10.0.0.9", "10.0.0.8").replace("IDLE+CLOUD", "IDLE+CLOUD+NOT_RESPONDING"),
+        JOINED.replace("compute00000H", "other"),
+    ],
+)
+def test_changed_address_or_host_name_is_updated(tmp_path: Path, shown: str) -> None:
+    node = Node(tmp_path, shown)
     assert node.join().verdict == PASS
     assert node.updates == ["update NodeName=compute-17 NodeAddr=10.0.0.9 NodeHostName=compute00000H"]
 
