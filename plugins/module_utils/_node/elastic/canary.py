@@ -158,8 +158,12 @@ class Canary:
 
     def _check(self, slot: str, deadline: float) -> tuple[bool, str]:
         """Run its checks in a job of root, which waits until the node has no other job."""
-        shown = must(self._run(["sinfo", "--noheader", f"--nodes={slot}", "--format=%R"])).stdout.split()
-        words = health_check_job(slot, shown[0], JOB_NAME, tiers=TIERS, fails=True)
+        # sinfo also prints the partitions without this node.
+        shown = must(self._run(["sinfo", "--noheader", f"--nodes={slot}", "--format=%N %R"])).stdout.splitlines()
+        partition = next((one for node, one in map(str.split, shown) if node == slot), "")
+        if not partition:
+            return False, f"{slot} is in no partition, so no job can check it"
+        words = health_check_job(slot, partition, JOB_NAME, tiers=TIERS, fails=True)
         job = must(self._run(words)).stdout.strip().partition(";")[0]
         while self._clock() < deadline:
             # slurmctld shows an ended job for MinJobAge, by default 300 s.

@@ -87,7 +87,13 @@ class Controller:
     def run(self, command: Sequence[str]) -> Result:
         """Run a command of Slurm."""
         self.commands.append(" ".join(command))
-        answers = {"sinfo": "gpu\n", "sbatch": "7\n", "squeue": f"{self.job}\n"}
+        slot = next((word.partition("=")[2] for word in command if word.startswith("--nodes=gpu")), "")
+        # As sinfo 24.11.5 prints it: also partitions without the node.
+        answers = {
+            "sinfo": f"n/a compute\n{slot} gpu\nn/a gpu-spot\n",
+            "sbatch": "7\n",
+            "squeue": f"{self.job}\n",
+        }
         return Result(tuple(command), 0, answers.get(command[0], ""), "")
 
     def watch(self) -> tuple[bool, str]:
@@ -109,7 +115,7 @@ def test_a_canary_is_powered_up_kept_and_checked(tmp_path: Path) -> None:
     updates = [one for one in controller.commands if one.startswith("scontrol update")]
     assert updates == ["scontrol update NodeName=gpu-1 State=POWER_UP"]
     job = next(one for one in controller.commands if one.startswith("sbatch"))
-    assert "--nodelist=gpu-1" in job
+    assert "--partition=gpu --nodes=1 --nodelist=gpu-1" in job
     # Both tiers run, and the job fails if a check of either does.
     assert job.partition("--wrap=")[2].replace("/usr/bin/hpcnode health run", "run") == (
         "{ run boot || [ $? = 2 ]; } && { run deep || [ $? = 2 ]; }"
