@@ -27,6 +27,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import leftovers
 from earlier import Earlier
+from full_run import is_omitted
 from memory import temporary_folder
 from steps import NOT_THOROUGH, STAND_INS, STEPS, Step, with_thorough_tests
 
@@ -48,14 +49,6 @@ RUNNING: list[subprocess.Popen[bytes]] = []
 """The processes of steps, which end with this process."""
 # pytest's own last line: "=== 12 passed, 1 skipped in 3.21s ===".
 PYTEST_SUMMARY = re.compile(r"^=+ (?P<counts>\d+ (?:passed|failed|skipped|error)[^=]*) in [\d.]+s.*=+$", re.MULTILINE)
-# The row of docs/evidence.md that records the last full run: claim, how, real, simulated, date, result, repeat.
-FULL_RUN = re.compile(
-    r"^\| `make test-all` \| (?P<how>[^|]*\b(?P<commit>[0-9a-f]{7,40})\b[^|]*)"
-    r"(?:\|[^|]*){3}\| (?P<result>[Pp]assed\b[^|]*)\|",
-    re.MULTILINE,
-)
-# Words of the row of a run in which not every step passed.
-NOT_COMPLETE = re.compile(r"\b(fail|not run|ended|interrupted)", re.IGNORECASE)
 # "SKIPPED [3] tests/unit/test_a.py:12: no PyTorch".
 PYTEST_SKIP = re.compile(r"^SKIPPED \[(?P<count>\d+)\] [^ :]+(?::\d+)?: (?P<reason>.+)$", re.MULTILINE)
 # A line of pytest's short summary: "FAILED tests/unit/test_a.py::test_b - AssertionError: ...".
@@ -324,7 +317,7 @@ def chosen(arguments: argparse.Namespace) -> list[Step]:
         named = with_needs(arguments.only)
         return [step for step in wanted if step.name in named]
     wanted = [step for step in wanted if (step.quick or not arguments.quick) and (arguments.all or not step.exhaustive)]
-    return wanted if arguments.all else [step for step in wanted if not is_omitted(step)]
+    return wanted if arguments.all else [step for step in wanted if not is_omitted(step, REPOSITORY)]
 
 
 def with_needs(names: Collection[str]) -> set[str]:
@@ -334,26 +327,6 @@ def with_needs(names: Collection[str]) -> set[str]:
         found |= further
         further = {need for step in STEPS if step.name in found for need in step.needs} - found
     return found
-
-
-def passed_commit(evidence: str) -> str:
-    """The commit on which all of `make test-all` passed, or an empty text: its result must begin with "passed"."""
-    row = FULL_RUN.search(evidence)
-    return row["commit"] if row and not NOT_COMPLETE.search(f"{row['how']} {row['result']}") else ""
-
-
-def is_omitted(step: Step) -> bool:
-    """Whether the files that the step watches are unchanged since the last full run that passed. If so, print that."""
-    commit = passed_commit((REPOSITORY / "docs/evidence.md").read_text(encoding="utf-8"))
-    if not step.watches or not commit:
-        return False
-    # git exits with 1 if something differs, and with 128 if this clone does not contain the commit.
-    command = ["git", "diff", "--quiet", commit, "--", *step.watches]
-    same = subprocess.run(command, cwd=REPOSITORY, stderr=subprocess.DEVNULL, check=False).returncode == 0
-    if same:
-        unchanged = " and ".join(step.watches)
-        print(f"{step.name} is omitted: {unchanged} have not changed since the last full run ({commit}).")
-    return same
 
 
 def main() -> int:
