@@ -84,7 +84,7 @@ def _execute(args: argparse.Namespace) -> Answer:
     return Answer(GOOD, output.text(data), data)
 
 
-def _asked(args: argparse.Namespace, days: float, now: float) -> gather.Asked:
+def _asked(args: argparse.Namespace, days: float, now: float) -> gather.LedgerScope:
     until = min(_moment(args.until, now), now) if args.until else now
     since = _moment(args.since, now) if args.since else until - days * _UNITS["d"]
     if since >= until:
@@ -96,7 +96,7 @@ def _asked(args: argparse.Namespace, days: float, now: float) -> gather.Asked:
     if not re.fullmatch(r"(\d{1,9}(,\d{1,9})*)?", args.jobs):
         raise UsageError("--jobs must be numbers of jobs, separated by commas")
     # Slurm's times are whole seconds.
-    return gather.Asked(
+    return gather.LedgerScope(
         float(int(since)), float(int(until)), args.training, tuple(map(int, filter(None, args.jobs.split(","))))
     )
 

@@ -35,8 +35,8 @@ Opener = Callable[[Root], Driver]
 
 
 @dataclass(frozen=True)
-class Done:
-    """What was done.
+class ClockChanges:
+    """What a prolog or epilog changed at the clocks of a job's GPUs.
 
     :ivar changed: the GPUs, by index, whose clocks belong to another state now.
     :ivar problems: what failed, one line each.
@@ -57,7 +57,7 @@ def gpus_of(environment: Mapping[str, str]) -> tuple[int, ...]:
     return tuple(sorted(set(found)))
 
 
-def start(environment: Mapping[str, str], root: Root, open_driver: Opener | None = None) -> Done:
+def start(environment: Mapping[str, str], root: Root, open_driver: Opener | None = None) -> ClockChanges:
     """Raise the clocks of a job's GPUs if it asks for that. Before, undo what a job left whose epilog did not run.
 
     :param environment: that of the job's prolog.
@@ -68,26 +68,28 @@ def start(environment: Mapping[str, str], root: Root, open_driver: Opener | None
     """
     job, gpus = job_number(environment), gpus_of(environment)
     if job == NO_JOB or not gpus:
-        return Done(words="the job has no GPUs")
+        return ClockChanges(words="the job has no GPUs")
     left = [other for other, theirs in clocks.job_gpus(root).items() if other != job and set(theirs) & set(gpus)]
     asks = has_feature(environment.get(CONSTRAINTS, ""), FEATURE)
     if not asks and not left:
-        return Done(words="the job does not ask for clocks")
+        return ClockChanges(words="the job does not ask for clocks")
     problems: list[str] = []
     with _driver(root, open_driver) as driver:
         for other in left:
             # A GPU belongs to one job at a time, so that job has ended.
             problems += _give_back(driver, root, other)
         if not asks:
-            return Done((), tuple(problems), f"the clocks of {len(left)} ended jobs were reset")
+            return ClockChanges((), tuple(problems), f"the clocks of {len(left)} ended jobs were reset")
         # First the record: a node that loses the epilog must know what to undo.
         make_operators_folder(root, clocks.JOBS_FOLDER)
         write_file(root.at(clocks.job_path(job)), json.dumps({"gpus": gpus}) + "\n", mode=0o600)
         problems += _set(driver, root, clocks.ClockOptions(state="max", on_unsupported="warn"), gpus)
-    return Done(gpus, tuple(problems), f"GPUs {', '.join(map(str, gpus))} run at their highest clocks for job {job}")
+    return ClockChanges(
+        gpus, tuple(problems), f"GPUs {', '.join(map(str, gpus))} run at their highest clocks for job {job}"
+    )
 
 
-def end(environment: Mapping[str, str], root: Root, open_driver: Opener | None = None) -> Done:
+def end(environment: Mapping[str, str], root: Root, open_driver: Opener | None = None) -> ClockChanges:
     """Give the job's GPUs the node's own clocks again.
 
     :param environment: that of the job's epilog.
@@ -96,10 +98,10 @@ def end(environment: Mapping[str, str], root: Root, open_driver: Opener | None =
     job = job_number(environment)
     gpus = clocks.job_gpus(root).get(job, ())
     if not gpus:
-        return Done(words="the job changed no clocks")
+        return ClockChanges(words="the job changed no clocks")
     with _driver(root, open_driver) as driver:
         problems = _give_back(driver, root, job)
-    return Done(gpus, tuple(problems), f"GPUs {', '.join(map(str, gpus))} have the node's own clocks again")
+    return ClockChanges(gpus, tuple(problems), f"GPUs {', '.join(map(str, gpus))} have the node's own clocks again")
 
 
 def _give_back(driver: Driver, root: Root, job: str) -> list[str]:

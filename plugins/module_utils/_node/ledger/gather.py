@@ -90,7 +90,7 @@ def read_settings(root: Root) -> Settings:
 
 
 @dataclass(frozen=True)
-class Asked:
+class LedgerScope:
     """What to compute.
 
     :ivar since: start of the window in seconds since the epoch.
@@ -104,7 +104,7 @@ class Asked:
     jobs: Sequence[int] = ()
 
 
-def gather(root: Root, run: Run, settings: Settings, asked: Asked, ask: Query = query) -> tuple[Ledger, Rates]:
+def gather(root: Root, run: Run, settings: Settings, asked: LedgerScope, ask: Query = query) -> tuple[Ledger, Rates]:
     """Read all sources, and return the ledger and the prices.
 
     Without slurmctld, nodes are known from jobs and events only. Without a store, what its trainings have kept is

@@ -55,7 +55,7 @@ class WatchOptions:
 
 
 @dataclass
-class Done:
+class WorkerResult:
     """The result of a piece of work.
 
     :ivar published: None if it only checked whether checkpoints are complete.
@@ -101,7 +101,7 @@ class Watcher:
         self.record = state.read_record(self._path).with_restored(state.read_restored(options.directory))
         member = options.member
         self.status = WatcherStatus(options.host, os.getpid(), member.attempt, member.rank, member.world)
-        self._worker: Worker[Done] | None = None
+        self._worker: Worker[WorkerResult] | None = None
         self._current: KnownCheckpoint | None = None
         self._not_before = 0.0
         self._unsure: set[Id] = set()
@@ -182,7 +182,7 @@ class Watcher:
 
     def _publish(
         self, pending: Sequence[KnownCheckpoint], urgent: KnownCheckpoint | None, on_uploaded: Callable[[int], None]
-    ) -> Done:
+    ) -> WorkerResult:
         """Publish what other nodes have published already, else the newest, so that all nodes choose the same one."""
         one = urgent or _awaited(self.store, pending) or pending[0]
         self._current = one
@@ -191,16 +191,16 @@ class Watcher:
             raise CommandFailed(f"{self._path} has an invalid id for {one.folder}: remove the file.")
         options = self.options
         local = Local(id_, options.directory, one.folder, one.rank, options.shared, one.latest)
-        done = Done(one, publish(self.store, local, on_uploaded))
+        done = WorkerResult(one, publish(self.store, local, on_uploaded))
         self._finish(done, [id_])
         return done
 
-    def _check_complete(self, ids: Sequence[Id]) -> Done:
-        done = Done()
+    def _check_complete(self, ids: Sequence[Id]) -> WorkerResult:
+        done = WorkerResult()
         self._finish(done, ids)
         return done
 
-    def _finish(self, done: Done, ids: Sequence[Id]) -> None:
+    def _finish(self, done: WorkerResult, ids: Sequence[Id]) -> None:
         for id_ in ids:
             try:
                 manifest = complete(self.store, id_)
@@ -251,7 +251,7 @@ class Watcher:
             self.status.problem = done.problem
             self._take(done)
 
-    def _take(self, done: Done) -> None:
+    def _take(self, done: WorkerResult) -> None:
         if done.checkpoint and done.published:
             self._note(done.checkpoint, PUBLISHED)
             id_ = done.published.shard.id

@@ -142,7 +142,7 @@ class Unavailable(RuntimeError):
 
 
 @dataclass
-class _Kept:
+class _AccountKey:
     key: DelegationKey | None = None
     failure: str = ""
     failed_at: float = float("-inf")
@@ -162,7 +162,7 @@ class Keys:
 
     def __init__(self, token: Callable[[str, str], str] = node_token, clock: Callable[[], float] = time.time) -> None:
         self._token, self._clock = token, clock
-        self._kept: dict[tuple[str, str], _Kept] = {}
+        self._kept: dict[tuple[str, str], _AccountKey] = {}
         self._lock = threading.Lock()
 
     def key(self, account: Account, client_id: str, life_s: int) -> DelegationKey:
@@ -171,7 +171,7 @@ class Keys:
         :raises Unavailable: Azure returns no key.
         """
         with self._lock:
-            kept = self._kept.setdefault((account.url, client_id), _Kept())
+            kept = self._kept.setdefault((account.url, client_id), _AccountKey())
         with kept.lock:
             now = self._clock()
             if kept.key and kept.key.ends >= now + life_s:

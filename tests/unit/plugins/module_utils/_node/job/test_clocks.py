@@ -54,11 +54,11 @@ class Machine:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps({"schema": 1, **options}), encoding="utf-8")
 
-    def start(self, **environment: str) -> job_clocks.Done:
+    def start(self, **environment: str) -> job_clocks.ClockChanges:
         """A prolog."""
         return job_clocks.start({**ASKS, **environment}, self.root, self.open)
 
-    def end(self, **environment: str) -> job_clocks.Done:
+    def end(self, **environment: str) -> job_clocks.ClockChanges:
         """An epilog."""
         return job_clocks.end({**ASKS, **environment}, self.root, self.open)
 

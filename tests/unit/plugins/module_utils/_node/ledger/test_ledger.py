@@ -340,9 +340,9 @@ def test_the_page_escapes_reasons() -> None:
     assert "&lt;script&gt;" in shown
 
 
-def asked() -> gather.Asked:
+def asked() -> gather.LedgerScope:
     """The recorded window."""
-    return gather.Asked(T0, END)
+    return gather.LedgerScope(T0, END)
 
 
 def slurmctld(_words: Sequence[str]) -> Result:
@@ -393,7 +393,7 @@ def test_without_slurmdbd_there_is_an_error_and_no_ledger(tmp_path: pathlib.Path
 
 
 def test_jobs_can_be_given_to_a_training_without_a_comment(tmp_path: pathlib.Path) -> None:
-    wanted = gather.Asked(T0, END, "gpt", (12,))
+    wanted = gather.LedgerScope(T0, END, "gpt", (12,))
     found, _rates = gather.gather(Root(str(tmp_path)), slurmctld, gather.Settings(), wanted, database())
     assert set(found.work) == {("gpt", "bob")}
     assert found.work["gpt", "bob"].nodes == 1

@@ -117,7 +117,7 @@ def test_decisions_of_the_recovery_are_in_the_values_the_text_and_the_page(tmp_p
     def away(words: Sequence[str]) -> Result:
         return Result(tuple(words), 1, "", "Unable to contact slurm controller")
 
-    ledger, rates = gather.gather(root, away, gather.Settings(), gather.Asked(T0, END), database())
+    ledger, rates = gather.gather(root, away, gather.Settings(), gather.LedgerScope(T0, END), database())
     data = output.as_data(ledger, rates)
     (decision,) = data["decisions"]
     assert (decision["job"], decision["action"], decision["leave_out"]) == (10, "requeue", ["c-1"])

@@ -50,7 +50,7 @@ def gathered(tmp_path: pathlib.Path, release: str, since: float, until: float) -
         return Result(tuple(words), 0, "\n".join(recording("nodes", release)) + "\n", "")
 
     database = lines(recording("sacct", release), recording("events", release))
-    asked = gather.Asked(since, until)
+    asked = gather.LedgerScope(since, until)
     return gather.gather(Root(str(tmp_path)), slurmctld, gather.Settings(), asked, database)[0]
 
 
@@ -173,7 +173,7 @@ def test_the_time_of_slurmctlds_reason_is_used(tmp_path: pathlib.Path) -> None:
         Root(str(tmp_path)),
         lambda words: Result(tuple(words), 0, shown, ""),
         gather.Settings(),
-        gather.Asked(moment("08:00:00"), moment("08:10:00")),
+        gather.LedgerScope(moment("08:00:00"), moment("08:10:00")),
         database,
     )
     assert (found.seconds("idle"), found.seconds("absent")) == (300, 300)
