@@ -103,7 +103,7 @@ def test_what_a_run_has_kept_is_read_from_the_store_and_stays_known_after_prunin
     runs: list[tuple[str, float, float | None]] = [("NODE_FAIL", start, end)]
 
     def look(where: Root) -> dict[str, float]:
-        found, _rates = gather.gather(where, no_slurmctld, settings, gather.Asked(start, end), slurmdbd(*runs))
+        found, _rates = gather.gather(where, no_slurmctld, settings, gather.LedgerScope(start, end), slurmdbd(*runs))
         assert not [note for note in found.notes if url in note], found.notes
         return {bucket: found.seconds(bucket) for bucket in ("kept", "lost", "unknown")}
 
