@@ -178,12 +178,18 @@ class Portal:
         self.page.wait(f"document.querySelector('{editor}').innerText.includes({json.dumps(code.splitlines()[-1])})")
         self._run_first_cell(editor)
         outputs = "[...document.querySelectorAll('.jp-OutputArea-output')].map(one => one.innerText).join('\\n')"
-        self.page.wait(f"{outputs}.includes({json.dumps(ends_with)})", 90)
+        try:
+            self.page.wait(f"{outputs}.includes({json.dumps(ends_with)})", 90)
+        except chromium.BrowserError as error:
+            raise AssertionError(f"the cell printed {self.page.run(outputs)!r}") from error
         return str(self.page.run(outputs))
 
     def _focus(self, editor: str) -> None:
         self.click(editor)
-        self.page.wait(f"document.querySelector('{editor}').contains(document.activeElement)")
+        try:
+            self.page.wait(f"document.querySelector('{editor}').contains(document.activeElement)")
+        except chromium.BrowserError as error:
+            raise AssertionError(f"no click reaches the cell: {self.text()[:3000]}") from error
 
     def _run_first_cell(self, editor: str) -> None:
         """Press Shift+Enter, and again if the cell has not begun: JupyterLab may move the focus meanwhile."""
