@@ -158,9 +158,9 @@ class Canary:
 
     def _check(self, slot: str, deadline: float) -> tuple[bool, str]:
         """Run its checks in a job of root, which waits until the node has no other job."""
-        # sinfo also prints the partitions without this node.
+        # sinfo also prints the partitions without this node, with nothing for %N.
         shown = must(self._run(["sinfo", "--noheader", f"--nodes={slot}", "--format=%N %R"])).stdout.splitlines()
-        partition = next((one for node, one in map(str.split, shown) if node == slot), "")
+        partition = next((words[1] for words in map(str.split, shown) if words[0] == slot), "")
         if not partition:
             return False, f"{slot} is in no partition, so no job can check it"
         words = health_check_job(slot, partition, JOB_NAME, tiers=TIERS, fails=True)

@@ -90,7 +90,7 @@ class Controller:
         slot = next((word.partition("=")[2] for word in command if word.startswith("--nodes=gpu")), "")
         # As sinfo 24.11.5 prints it: also partitions without the node.
         answers = {
-            "sinfo": f"n/a compute\n{slot} gpu\nn/a gpu-spot\n",
+            "sinfo": f" compute\n{slot} gpu\n gpu-spot\n",
             "sbatch": "7\n",
             "squeue": f"{self.job}\n",
         }
