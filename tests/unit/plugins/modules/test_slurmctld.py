@@ -61,7 +61,7 @@ def test_returns_its_commands_and_the_reasons(
         "release": [22, 5],
         "files": {},
         "handed_out": False,
-        "part": {"entries": {}, "hardware": {}},
+        "part": {"entries": {"slurm.conf SchedulerParameters": "a"}, "hardware": {}},
     }
     assert applied == [("reconfigure",)]
 
