@@ -138,6 +138,19 @@ static int run(char *const words[], char *said, size_t size)
     return 0;
 }
 
+/* Whether the user has a container of this name. */
+static int is_listed(const char *name)
+{
+    char listed[65536], *line, *rest = NULL;
+
+    if (run((char *const[]){"enroot", "list", NULL}, listed, sizeof(listed)) < 0)
+        return 0;
+    for (line = strtok_r(listed, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest))
+        if (strcmp(line, name) == 0)
+            return 1;
+    return 0;
+}
+
 /* Start the process that holds the container's namespaces, and open them. */
 static int hold(void)
 {
@@ -241,7 +254,10 @@ int slurm_spank_user_init(spank_t sp, int count, char **words)
     else
         snprintf(path, sizeof(path), "docker://%s", image);
     slurm_info("pyxis: creating container: %s", container);
-    if (strncmp(path, "docker://", 9) == 0)
+    /* As in pyxis, a container of this name is used again. */
+    if (given_name && is_listed(container))
+        failed = 0;
+    else if (strncmp(path, "docker://", 9) == 0)
         failed = run((char *const[]){"enroot", "load", "--name", container, path, NULL}, NULL, 0);
     else
         failed = run((char *const[]){"enroot", "create", "--name", container, path, NULL}, NULL, 0);
