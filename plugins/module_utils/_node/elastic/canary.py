@@ -160,7 +160,7 @@ class Canary:
         """Run its checks in a job of root, which waits until the node has no other job."""
         # sinfo also prints the partitions without this node, with nothing for %N.
         shown = must(self._run(["sinfo", "--noheader", f"--nodes={slot}", "--format=%N %R"])).stdout.splitlines()
-        partition = next((words[1] for words in map(str.split, shown) if words[0] == slot), "")
+        partition = next((words[1] for words in map(str.split, shown) if words[:1] == [slot]), "")
         if not partition:
             return False, f"{slot} is in no partition, so no job can check it"
         words = health_check_job(slot, partition, JOB_NAME, tiers=TIERS, fails=True)
