@@ -16,11 +16,13 @@ trap 'rm -rf "${root}"' EXIT
 # copy_libraries FILE: copy the libraries of a program or library.
 copy_libraries() {
     # "name => path (address)", or the loader's path alone.
+    # ldd fails for scripts and static programs, which need no libraries.
     { ldd "$1" 2> /dev/null || true; } | awk '$2 == "=>" { print $3 } $1 ~ /^\// { print $1 }' |
         while read -r library; do
             # Those in the image are there already.
             [ -e "${library}" ] && [ "${library#"${root}"}" = "${library}" ] || continue
             mkdir -p "${root}$(dirname "${library}")"
+            # Newer releases of cp fail if the file is there already.
             cp -Ln "${library}" "${root}${library}" || true
         done
 }

@@ -146,10 +146,10 @@ def table(report: Mapping[str, Any]) -> list[str]:
     rows = [("VERDICT", "CHECK", "ABOUT", "FOUND")]
     rows += [(one["verdict"], one["check"], printable(one["about"]), printable(one["summary"])) for one in checks]
     lines += aligned(rows)
-    todo = [one for one in checks if one["action"] and one["verdict"] in (FAIL, UNKNOWN, WARN)]
-    if todo:
+    open_points = [one for one in checks if one["action"] and one["verdict"] in (FAIL, UNKNOWN, WARN)]
+    if open_points:
         lines += ["", "To do:"]
-        lines += [f"  {one['verdict']} {one['check']} {printable(one['about'])}: {_text(one)}" for one in todo]
+        lines += [f"  {one['verdict']} {one['check']} {printable(one['about'])}: {_text(one)}" for one in open_points]
     return [*lines, "", *cost_table(report["cost"])]
 
 

@@ -59,10 +59,10 @@ def test_lists_the_worst_first_and_what_to_do() -> None:
     assert made["verdict"] == "fail"
     lines = preflight.table(made)
     assert lines[0].startswith("Preflight of hpc in westeurope: 1 fail, 1 unknown, 1 warn, ")
-    todo = lines.index("To do:")
-    assert lines[todo + 1].startswith("  fail subnet compute: Use a larger address range")
-    assert "fetch_prices: if_missing" in lines[todo + 2]
-    assert "at least 384 vCPUs" in lines[todo + 3]
+    heading = lines.index("To do:")
+    assert lines[heading + 1].startswith("  fail subnet compute: Use a larger address range")
+    assert "fetch_prices: if_missing" in lines[heading + 2]
+    assert "at least 384 vCPUs" in lines[heading + 3]
 
 
 def test_never_says_that_a_size_is_available() -> None:

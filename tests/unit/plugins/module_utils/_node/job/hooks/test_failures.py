@@ -37,7 +37,7 @@ SLURMS = "State=IDLE+DRAIN Reason=Prolog error [slurm@2026-11-22T08:00:01]"
 
 
 @pytest.mark.parametrize(
-    ("shown", "todo"),
+    ("shown", "planned"),
     [
         (SLURMS, REWRITE),
         ("State=MIXED+DRAIN Reason=Prolog error [slurm@2026-11-22T08:00:01]", REWRITE),
@@ -53,9 +53,9 @@ SLURMS = "State=IDLE+DRAIN Reason=Prolog error [slurm@2026-11-22T08:00:01]"
         (f"State=IDLE+DRAIN Reason={REASON} [root@2026-11-22T08:00:01]", DONE),
     ],
 )
-def test_only_slurms_own_drain_reason_is_replaced(shown: str, todo: str) -> None:
+def test_only_slurms_own_drain_reason_is_replaced(shown: str, planned: str) -> None:
     node = parse_nodes(f"NodeName=compute-17 NodeAddr=10.0.0.9 {shown} \n")["compute-17"]
-    assert plan(node, FAILURE) == todo
+    assert plan(node, FAILURE) == planned
     assert plan(None, FAILURE) == WAIT
 
 
