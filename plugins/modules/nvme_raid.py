@@ -42,6 +42,7 @@ options:
     description:
       - Disks to use, such as C(/dev/nvme0n1) or a link to it below C(/dev/disk). Defaults to all disks of O(models).
       - Any model is accepted, except C(MSFT NVMe Accelerator), which is always refused because it is a remote disk.
+      - Two names of one disk are an error, because the number of names is the number of disks that must exist.
     type: list
     elements: str
     default: []
@@ -278,8 +279,7 @@ def main() -> NoReturn:
         disks = stated_count(requested, nvme_count)
         outcome = ensure(
             module.params["state"],
-            # If disks are named, ensure expects each of them, so no count is passed.
-            with_count(requested, disks) if disks and not requested.devices else requested,
+            with_count(requested, disks) if disks else requested,
             existing_root(module.params["root"]),
             run,
             check=module.check_mode,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
+from .disk_count import stated_count
 from .disks import Existing, Refused, find_adoptable, find_ours, is_ours, set_up_by, why_not
 from .facts import ScratchFacts
 from .mounting import check_mountpoint, describe_folder, keep_mounted, mount_steps, unmount_steps
@@ -21,6 +22,8 @@ def plan_present(facts: ScratchFacts, options: ScratchOptions) -> ScratchPlan:
 
     :raises Refused: that would touch something that is not ours, or the disks are not the expected ones.
     """
+    if len(options.devices) > len(facts.selected) + len(facts.absent):
+        raise Refused(f"devices names a disk twice ({' '.join(options.devices)}). Name each disk once.")
     ours = find_ours(facts, options)
     complete = [found for found in ours if found.complete]
     if len(complete) > 1:
@@ -176,11 +179,8 @@ def _check_count(
     :param made_of: how many disks our array had, if it has to be made again. A missing disk may only be late or faulty,
         so without another number, they are all expected.
     """
-    expected = options.expected_count
-    if expected is None:
-        # The caller stated no number (disk_count.py). If the options list disks, each of them is expected, but two
-        # links may name the same disk.
-        expected = len(facts.selected) + len(facts.absent) if options.devices else max(len(members), made_of)
+    stated = stated_count(options)
+    expected = stated.count if stated else max(len(members), made_of)
     if len(members) == expected or options.on_count_mismatch == "ignore":
         return ()
     missing = f"; missing: {', '.join(facts.absent)}" if facts.absent else ""
