@@ -14,9 +14,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from ..machine.hyperv import read_kvp
 from ..machine.os_release import read_os_release
 from ..machine.root import Root
-from ..machine.vm_size import read_kvp
 from ..version import VERSION
 from .item import ANY, CONTROLLER, JSON, NODE, RESULTS, SLURM, VARIABLES, Command, Facts, Item, Tool, command, files
 

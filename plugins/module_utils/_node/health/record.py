@@ -14,9 +14,10 @@ from typing import Any
 from ..machine.atomic import make_operators_folder, remove_file, write_file
 from ..machine.cluster_settings import remembered
 from ..machine.config import ConfigError
+from ..machine.hyperv import physical_host
 from ..machine.kernel import read_boot_id
 from ..machine.root import Root
-from ..machine.vm_size import is_same_machine, physical_host, remembered_instance
+from ..machine.vm_size import is_same_machine, remembered_instance
 from ..slurm import slurmd_env
 from . import state
 from .check import DEEP, PERIODIC

@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import json
-import pathlib
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -164,41 +163,3 @@ def test_facts_come_from_the_table_or_from_a_description(running: Running) -> No
 def test_an_unknown_size_names_the_nearest_ones(running: Running) -> None:
     with pytest.raises(UnknownVmSize, match="Standard_ND96asr_v4"):
         size_facts(running, "ND96asrx_v4")
-
-
-def record(key: str, value: str) -> bytes:
-    """A record as the daemon writes it."""
-    return key.encode().ljust(512, b"\0") + value.encode().ljust(2048, b"\0")
-
-
-def host(folder: pathlib.Path, raw: bytes) -> str:
-    """Return the host that a pool contains."""
-    pool = folder / "var/lib/hyperv/.kvp_pool_3"
-    pool.parent.mkdir(parents=True)
-    pool.write_bytes(raw)
-    return vm_size.physical_host(Root(str(folder)))
-
-
-POOL = record("HostName", "SN1PPF2B0E1234") + record("HostingSystemEditionId", "168")
-
-
-@pytest.mark.parametrize(
-    ("raw", "name"),
-    [
-        (POOL + record("PhysicalHostNameFullyQualified", "SN1PPF2B0E1234"), "SN1PPF2B0E1234"),
-        (POOL + record("PhysicalHostName", "B"), "B"),
-        (record("PhysicalHostName", "B") + record("PhysicalHostNameFullyQualified", "b.example"), "b.example"),
-        (record("PhysicalHostNameFullyQualified", "") + record("PhysicalHostName", "B"), "B"),
-        (POOL, ""),
-        (b"", ""),
-        (record("PhysicalHostName", "B")[:2559], ""),
-        (POOL + record("PhysicalHostName", "B") + b"half", "B"),
-        (record("PhysicalHostName", "B").replace(b"B" + b"\0" * 8, b"B\0garbage"), "B"),
-    ],
-)
-def test_the_host_is_read_from_the_pool(tmp_path: pathlib.Path, raw: bytes, name: str) -> None:
-    assert host(tmp_path, raw) == name
-
-
-def test_without_the_daemon_the_host_is_unknown(tmp_path: pathlib.Path) -> None:
-    assert vm_size.physical_host(Root(str(tmp_path))) == ""
