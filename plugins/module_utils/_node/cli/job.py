@@ -153,7 +153,8 @@ def _hosts(_args: argparse.Namespace, root: Root) -> Answer:
     from ..job.hosts import write_hosts
     from ..machine.lock import Locked
     from ..machine.run import run
-    from ..setup.managed_file import HOSTS, BrokenBlock
+    from ..setup.hosts_file import HOSTS
+    from ..setup.managed_file import BrokenBlock
 
     try:
         problem = write_hosts(script_environment(os.environ, PROLOG), root, run)

@@ -15,17 +15,8 @@ from collections.abc import Mapping
 
 from ..machine.lock import Locked, only_one
 from ..machine.root import Root
-from ..setup.managed_file import (
-    HOSTS,
-    HOSTS_LOCK,
-    BrokenBlock,
-    block_lines,
-    change_of,
-    is_address,
-    read_file,
-    with_block,
-    without_block,
-)
+from ..setup.hosts_file import HOSTS, HOSTS_LOCK, is_address
+from ..setup.managed_file import BrokenBlock, block_lines, change_of, read_file, with_block, without_block
 from .book import JOINED, LEASED, Lease
 
 BLOCK = "machines of elastic sets, written by hpcai-elastic"

@@ -17,7 +17,8 @@ from ..machine.config import ConfigError
 from ..machine.lock import only_one
 from ..machine.root import Root
 from ..machine.run import CommandFailed, Run
-from ..setup.managed_file import HOSTS, HOSTS_LOCK, block_lines, change_of, is_address, read_file, with_block
+from ..setup.hosts_file import HOSTS, HOSTS_LOCK, is_address
+from ..setup.managed_file import block_lines, change_of, read_file, with_block
 from ..slurm import node_queries, slurmd_env
 from ..slurm.hostlist import HostlistError, expand
 

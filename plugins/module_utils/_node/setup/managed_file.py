@@ -6,16 +6,12 @@
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import stat
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ..machine.atomic import remove_file, write_file
-
-HOSTS, HOSTS_LOCK = "/etc/hosts", "/run/hpcai/hosts.lock"
-"""Prologs and the daemon of elastic sets have blocks in this file; each holds the lock while it writes."""
 
 
 @dataclass(frozen=True)
@@ -178,12 +174,3 @@ def _begin(name: str) -> str:
 
 def _end(name: str) -> str:
     return f"# END {name}"
-
-
-def is_address(text: str) -> bool:
-    """Return whether a text is an IP address, as /etc/hosts needs it."""
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return True
