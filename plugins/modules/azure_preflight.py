@@ -148,11 +148,11 @@ checks:
     summary:
       description: What was found.
       type: str
-      sample: 384 vCPUs are free, 384 are needed at the largest size
+      sample: 384 vCPUs are free, 384 are needed for the largest number of machines
     value:
       description: What the stack needs, or what was measured. Empty if nothing was measured.
       type: str
-      sample: 384 vCPUs more at the largest size
+      sample: 384 vCPUs more for the largest number of machines
     limit:
       description: What RV(checks[].value) was compared with. Empty if there is no limit.
       type: str

@@ -80,10 +80,10 @@ def _of_quota(needs: Needs, facts: Facts, row: Usage, members: list[tuple[Machin
     least = sum(max(0, max(one.minimum, min(1, one.maximum)) - there) * size for one, size, there in missing)
     unit = "machines" if row.name == "virtualMachines" else "vCPUs"
     where = ", ".join(one.label for one, _size in members)
-    value = f"{most:,.0f} {unit} more at the largest size"
+    value = f"{most:,.0f} {unit} more for the largest number of machines"
     limit = f"{row.limit:,.0f}, of which {row.used:,.0f} are used"
     if most <= free:
-        summary = f"{free:,.0f} {unit} are free, {most:,.0f} are needed at the largest size"
+        summary = f"{free:,.0f} {unit} are free, {most:,.0f} are needed for the largest number of machines"
         return Verdict(QUOTA, row.name, PASS, summary, value, limit, _USAGES.format(needs.location))
     wanted = (row.used or 0) + most
     action = (
@@ -91,8 +91,9 @@ def _of_quota(needs: Needs, facts: Facts, row: Usage, members: list[tuple[Machin
         f"'{row.name}', raise the limit from {row.limit:,.0f} to at least {wanted:,.0f} {unit}. "
         f"Or lower the maximum of {where}."
     )
-    short = "not even one machine of each fits" if least > free else "the smallest size fits, the largest does not"
-    summary = f"{free:,.0f} {unit} are free, {most:,.0f} are needed for {where} at the largest size: {short}"
+    short = "not even one machine of each fits" if least > free else "the smallest number fits, the largest does not"
+    needed = f"{most:,.0f} are needed for the largest number of machines of {where}"
+    summary = f"{free:,.0f} {unit} are free, {needed}: {short}"
     if facts.existing.problem:
         # Machines of the stack that exist already need no quota, and it is not known how many those are.
         return facts.existing.unknown(QUOTA, row.name, _USAGES.format(needs.location))

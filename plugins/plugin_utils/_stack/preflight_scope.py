@@ -218,7 +218,7 @@ def _existing_subnet(about: str, use: SubnetUse, members: list[Machines], facts:
 def _room(about: str, needed: int, room: int, members: list[Machines], source: str) -> Verdict:
     value, limit = f"{needed} addresses needed", f"{room} free"
     if needed <= room:
-        summary = f"it has room for {room} more machines, {needed} are needed at the largest size"
+        summary = f"it has room for {room} more machines, {needed} are needed for the largest number of machines"
         return Verdict(SUBNET, about, PASS, summary, value, limit, source)
     names = ", ".join(one.label for one in members)
     summary = f"it has room for {room} more machines, but {names} can need {needed}"
