@@ -13,6 +13,8 @@ import pytest
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.scratch.disk_count import DiskCount, stated_count
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.scratch.options import parse
 
+from .node import Node
+
 NAMED = ["/dev/nvme0n1", "/dev/nvme1n1"]
 
 
@@ -30,3 +32,13 @@ def test_the_options_come_before_the_vm_size(
     options: dict[str, Any], nvme_count: int | None, stated: DiskCount | None
 ) -> None:
     assert stated_count(parse(options), nvme_count, "Standard_ND96asr_v4") == stated
+
+
+@pytest.mark.parametrize("again", ["/dev/nvme1n1", "/dev/disk/by-id/nvme-1"])
+def test_a_disk_that_is_named_twice_is_refused(node: Node, again: str) -> None:
+    # The number of disks that the boot and the health checks expect is the number of names.
+    node.links = {"by-id/nvme-1": "nvme1n1"}
+    node.write()
+    assert node.refusal(devices=["/dev/nvme1n1", "/dev/nvme2n1", again]) == (
+        f"devices names a disk twice (/dev/nvme1n1 /dev/nvme2n1 {again}). Name each disk once."
+    )

@@ -364,16 +364,6 @@ def test_an_unreadable_member_is_refused_and_the_scratch_is_kept(node: Node) -> 
     assert node.refusal() == "/dev/nvme7n1 cannot be read."
 
 
-@pytest.mark.parametrize("again", ["/dev/nvme1n1", "/dev/disk/by-id/nvme-1"])
-def test_a_disk_that_is_named_twice_is_refused(node: Node, again: str) -> None:
-    # The number of disks that the boot and the health checks expect is the number of names.
-    node.links = {"by-id/nvme-1": "nvme1n1"}
-    node.write()
-    assert node.refusal(devices=["/dev/nvme1n1", "/dev/nvme2n1", again]) == (
-        f"devices names a disk twice (/dev/nvme1n1 /dev/nvme2n1 {again}). Name each disk once."
-    )
-
-
 def test_having_no_disk_at_all_is_refused(node: Node) -> None:
     message = node.refusal(models=["QEMU NVMe Ctrl"])
     assert (
