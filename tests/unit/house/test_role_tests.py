@@ -87,7 +87,7 @@ def test_an_assertion_with_testinfra_is_recognized(test: str, expected: bool) ->
 def test_each_role_has_a_test_with_testinfra(repository: pathlib.Path) -> None:
     assert sorted(TESTS) == sorted(path.name for path in (repository / "roles").iterdir() if path.is_dir())
     for role, where in TESTS.items():
-        file, _, name = where.partition("::")
+        file, name = where.split("::")
         found = {one.name: one for one in functions_in((repository / file).read_text(encoding="utf-8"))}
         assert name in found, f"{role}: {file} has no test {name}"
         assert uses_testinfra(found[name]), f"{role}: {where} asserts nothing that it got from a host of testinfra"
