@@ -31,6 +31,8 @@ chroot "$root" systemctl --quiet disable munge.service slurmctld.service slurmd.
 # The same for NFS, and for what it installs.
 chroot "$root" systemctl --quiet disable nfs-server.service nfs-client.target rpcbind.service rpcbind.socket
 rm -f "$root/etc/munge/munge.key"
+# The test of the home disk enables it. Otherwise it would run at each boot.
+touch "$root/etc/cloud/cloud-init.disabled"
 chroot "$root" systemctl --quiet set-default multi-user.target
 
 packages=/usr/lib/python3/dist-packages
