@@ -20,8 +20,9 @@ DAILY = ("-m", NOT_THOROUGH)
 # Most tests are of the code that runs on nodes. It imports neither ansible-core nor the Azure SDK, so these tests do
 # not run again for other versions of them.
 NODE = "tests/unit/plugins/module_utils/_node"
-# Half of these tests is a step of its own and runs in parallel to the rest: both spend most of their time waiting.
-JOBS = ("cli", "job", "setup", "slurm")
+# Three steps run these tests in parallel, because all of them spend most of their time waiting.
+JOBS = ("cli", "job", "slurm")
+HEALTH = ("diag", "elastic", "health", "recover", "setup")
 INVENTORY = "tests/contract/inventory"
 # The other users of the SDK: deployments, quotas and images.
 STACK = ("tests/contract/stack", "tests/contract/preflight", "tests/contract/images")
@@ -163,10 +164,11 @@ STEPS = (
     ),
     Step(
         "unit-node",
-        (*PYTEST, NODE, *(f"--ignore={NODE}/{part}" for part in JOBS), *DAILY),
+        (*PYTEST, NODE, *(f"--ignore={NODE}/{part}" for part in (*JOBS, *HEALTH)), *DAILY),
         quick=True,
         limit=2400,
     ),
+    Step("unit-health", (*PYTEST, *(f"{NODE}/{part}" for part in HEALTH), *DAILY), quick=True, limit=2400),
     Step("unit-jobs", (*PYTEST, *(f"{NODE}/{part}" for part in JOBS), *DAILY), quick=True, limit=2400),
     Step("ansible-lint", ("ansible-lint", "--offline"), quick=True),
     Step("mypy", ("mypy",), quick=True),

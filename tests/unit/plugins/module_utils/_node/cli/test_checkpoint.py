@@ -58,7 +58,8 @@ def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
             for name, value in {**({} if rank is None else {**job, "SLURM_STEP_ID": step}), **more}.items():
                 patched.setenv(name, value)
             patched.setenv("HPCAI_CHECKPOINT_STORE", URL)
-            status = main(["checkpoint", *words, "--json"])
+            often = ["--every", "0.05"] if words[0] == "watch" else []
+            status = main(["checkpoint", words[0], *often, *words[1:], "--json"])
         return status, json.loads(capsys.readouterr().out)
 
     return run
@@ -109,7 +110,7 @@ def test_with_nothing_there_a_restore_is_good_and_says_so(call: Call, tmp_path: 
 
 
 def test_publishes_once_and_restores_it(call: Call, run_folder: Path, tmp_path: Path) -> None:
-    status, answer = call("watch", str(run_folder), "--once", "--every", "0.05")
+    status, answer = call("watch", str(run_folder), "--once")
     assert (status, answer["whole"], answer["events"]) == (0, "000000000100-7.0-w1", "no route")
     assert call("list")[1]["whole"][0]["step"] == 100
     status, answer = call("restore", "--to", str(tmp_path / "to"), "--latest-file", "latest")
@@ -117,7 +118,7 @@ def test_publishes_once_and_restores_it(call: Call, run_folder: Path, tmp_path: 
     assert (tmp_path / "to" / "step100" / "model.pt").read_text() == "weights"
     assert (tmp_path / "to" / "latest").read_text() == "step100"
     # What was restored is not published as the next attempt's.
-    assert call("watch", str(tmp_path / "to"), "--once", "--every", "0.05", SLURM_RESTART_COUNT="1")[0] == 0
+    assert call("watch", str(tmp_path / "to"), "--once", SLURM_RESTART_COUNT="1")[0] == 0
     assert len(call("list")[1]["whole"]) == 1
 
 
@@ -128,7 +129,7 @@ def test_once_does_not_cut_an_upload_that_makes_progress(
         (run_folder / f"step100/{number}.pt").write_text("weights")
     slow = FolderStore(tmp_path / "blobs", Faults(slow_s=0.1))
     monkeypatch.setattr(store, "open_store", lambda *_given: (slow, str(tmp_path / "logs")))
-    words = ("watch", str(run_folder), "--once", "--every", "0.02", "--wait", "0.3")
+    words = ("watch", str(run_folder), "--once", "--wait", "0.3")
     near = tmp_path / "near-limit"
     near.touch()
     status, answer = call(*words, "--near-limit", str(near), "--within", "0.3")
@@ -145,19 +146,19 @@ def test_once_gives_up_an_upload_that_fails_again_and_again(
 
     denied = FolderStore(tmp_path / "blobs", Faults(before=deny))
     monkeypatch.setattr(store, "open_store", lambda *_given: (denied, str(tmp_path / "logs")))
-    status, answer = call("watch", str(run_folder), "--once", "--every", "0.02", "--wait", "0.3")
+    status, answer = call("watch", str(run_folder), "--once", "--wait", "0.3")
     assert (status, answer["problem"]) == (1, "denied")
 
 
 def test_status_tells_what_the_watcher_does(call: Call, run_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert call("status", str(run_folder))[0] == 2
-    call("watch", str(run_folder), "--once", "--every", "0.05")
+    call("watch", str(run_folder), "--once")
     status, answer = call("status", str(run_folder))
     # It would not save before the machine goes.
     assert (status, answer["nodes"][0]["events"]) == (1, "no route")
     assert answer["nodes"][0]["published"] == "000000000100-7.0-w1"
     monkeypatch.setattr(exchange, "read_events_file", calm)
-    call("watch", str(run_folder), "--once", "--every", "0.05")
+    call("watch", str(run_folder), "--once")
     assert call("status", str(run_folder))[0] == 0
 
 
@@ -240,7 +241,7 @@ def test_sigterm_ends_it_and_it_says_what_is_published(call: Call, run_folder: P
 
     before = signal.getsignal(signal.SIGTERM)
     threading.Thread(target=end, daemon=True).start()
-    status, answer = call("watch", str(run_folder), "--every", "0.05")
+    status, answer = call("watch", str(run_folder))
     assert (status, answer["whole"], answer["running"]) == (0, "000000000100-7.0-w1", False)
     assert signal.getsignal(signal.SIGTERM) == before
 

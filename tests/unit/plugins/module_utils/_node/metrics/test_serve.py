@@ -233,11 +233,9 @@ def no_token(_resource: str, _client_id: str) -> str:
     raise AssertionError
 
 
-def served(
-    root: Root, settings: Settings, passes: int = 1, read_token: Callable[[str, str], str] = no_token
-) -> list[str]:
-    """The lines of the service after some passes; its waits are left out."""
-    done = iter([False] * (3 * passes) + [True] * 100)
+def served(root: Root, settings: Settings, read_token: Callable[[str, str], str] = no_token) -> list[str]:
+    """The lines of the service after one pass, without the wait for the next one."""
+    done = iter([False] + [True] * 100)
 
     def run(words: Sequence[str]) -> Result:
         return Result(tuple(words), 1, "", "down")
