@@ -100,6 +100,16 @@ def test_slack_gets_the_alert_with_its_link_when_it_fires_and_when_it_is_resolve
     assert {path for path, _headers in receiver.requests} == {"/services/T0/B0/x"}
 
 
+def test_slack_does_not_read_the_text_of_an_alert_as_markup(
+    tmp_path: pathlib.Path, evaluate: Callable[..., Any], receiver: Service
+) -> None:
+    with started(tmp_path, evaluate, monitoring_slack=f"{receiver.endpoint}/services/T0/B0/x") as server:
+        post(server, "HpcaiNodeOut", instance="<https://example.org|log in> & more")
+        wait(lambda: receiver.posted)
+    (shown,) = json.loads(receiver.posted[0])["attachments"]
+    assert shown["text"].startswith("&lt;https://example.org|log in&gt; &amp; more is out http://127.0.0.1:9090/")
+
+
 def test_a_mail_server_gets_the_alert_from_the_sender_with_the_login(
     tmp_path: pathlib.Path, evaluate: Callable[..., Any]
 ) -> None:
