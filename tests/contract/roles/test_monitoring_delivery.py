@@ -187,7 +187,7 @@ INHIBITED: dict[str, tuple[list[Alert], list[Alert], list[Alert]]] = {
         on("ctl", "HpcaiSlurmctldDown"),
         on("ctl", "HpcaiSlurmdbdDown", "HpcaiSlurmdbdQueueGrows", "HpcaiSchedulerSlow", "HpcaiHealthActionsFailed")
         + on("compute-1", "HpcaiNodeOut", "HpcaiNodeOutLong"),
-        on("ctl", "HpcaiClockSkew"),
+        on("ctl", "HpcaiClockSkew") + on("ctl2", "HpcaiSchedulerSlow"),
     ),
     "slurmdbd is down": (
         on("ctl", "HpcaiSlurmdbdDown"),
