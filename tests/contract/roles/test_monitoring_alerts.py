@@ -40,7 +40,8 @@ def rules() -> list[dict[str, Any]]:
 
 def series(name: str, values: str, **labels: str) -> Series:
     """A series for promtool's tests."""
-    pairs = ",".join(f'{label}="{word}"' for label, word in {"instance": "ctl", **labels}.items())
+    whose = {"instance": "ctl", "function": "controller", **labels}
+    pairs = ",".join(f'{label}="{word}"' for label, word in whose.items())
     return {"series": f"{name}{{{pairs}}}", "values": values}
 
 
@@ -59,7 +60,7 @@ def held(busy: int, started: str = "0") -> list[Series]:
     job = {"job_id": "7", "user": "alice", "partition": "p"}
     return [
         *(series("hpcai_job_info", "1x200", **job, **gpu) for gpu in gpus),
-        *(series("DCGM_FI_DEV_GPU_UTIL", f"{busy}x200", **gpu) for gpu in gpus),
+        *(series("DCGM_FI_DEV_GPU_UTIL", f"{busy}x200", job="hpcai-dcgm", **gpu) for gpu in gpus),
         series("hpcai_job_start_seconds", f"{started}x200", job_id="7"),
     ]
 
@@ -78,11 +79,16 @@ def figure(name: str, value: str) -> list[Series]:
     return [series("hpcai_slurm_scheduler", f"{value}x200", figure=name)]
 
 
+def scraped(function: str, samples: int, job: str = "hpcai-nodes") -> Series:
+    """How many samples the last scrape of a target had."""
+    return series("scrape_samples_post_metric_relabeling", f"{samples}x200", function=function, job=job)
+
+
 def sent(behind: bool) -> list[Series]:
     """Remote write, in time or not."""
-    labels = {"remote_name": "azure", "url": "https://x"}
+    labels = {"job": "prometheus", "remote_name": "azure", "url": "https://x"}
     return [
-        series("prometheus_remote_storage_highest_timestamp_in_seconds", "0+60x200"),
+        series("prometheus_remote_storage_highest_timestamp_in_seconds", "0+60x200", job="prometheus"),
         series(
             "prometheus_remote_storage_queue_highest_sent_timestamp_seconds",
             "0x200" if behind else "0+60x200",
@@ -126,6 +132,11 @@ CASES: dict[str, tuple[list[Series], list[Series]]] = {
         [series("hpcai_metrics_dropped", "3x200", part="slurm")],
         [series("hpcai_metrics_dropped", "0x200", part="slurm")],
     ),
+    # A controller has more metrics than other machines. In the first case, each scrape has other series.
+    "HpcaiMetricsTooMany": (
+        [series("scrape_series_added", "400x200", job="hpcai-nodes", function="login")],
+        [scraped("controller", 7000), scraped("compute", 5000), scraped("compute", 7000, job="other")],
+    ),
     # 65 and 45 minutes old.
     "HpcaiGoodputOld": (
         [series("hpcai_goodput_timestamp_seconds", "-3900+60x200")],
@@ -139,8 +150,8 @@ CASES: dict[str, tuple[list[Series], list[Series]]] = {
     # A full disk of a compute node is the business of its health checks.
     "HpcaiMonitorDiskFull": (disk(5, "controller"), [*disk(50, "controller"), *disk(5, "compute")]),
     "HpcaiAlertsNotDelivered": (
-        [series("alertmanager_notifications_failed_total", "0+1x200", integration="webhook")],
-        [series("alertmanager_notifications_failed_total", "3x200", integration="webhook")],
+        [series("alertmanager_notifications_failed_total", "0+1x200", job="alertmanager", integration="webhook")],
+        [series("alertmanager_notifications_failed_total", "3x200", job="alertmanager", integration="webhook")],
     ),
     "HpcaiRemoteWriteFails": (sent(True), sent(False)),
 }
@@ -177,6 +188,34 @@ def test_each_alert_fires_only_with_its_fault(tmp_path: pathlib.Path) -> None:
     # A job that has just started loads its data. The time of its start is Slurm's, not an exporter's.
     tests.append(alert_test("HpcaiGpusHeldIdle", held(1, "10000"), False))
     tests.append(alert_test("HpcaiMetricsMissing", [*UP, *MEASURED[1:]], True))
+    tests += [
+        alert_test("HpcaiMetricsTooMany", [scraped(*one)], True) for one in (("login", 7000), ("controller", 95000))
+    ]
+    file = tmp_path / "test.yml"
+    file.write_text(yaml.safe_dump({"rule_files": [str(RULES)], "tests": tests}), encoding="utf-8")
+    done = subprocess.run([str(PROMTOOL), "test", "rules", str(file)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+ABOUT_ONE_MACHINE = {"HpcaiNodeDown", "HpcaiClockSkew", "HpcaiMetricsTooMany"}
+ABOUT_ONE_MACHINE |= {"HpcaiMetricsOld", "HpcaiMetricsMissing", "HpcaiMetricsDropped", "HpcaiMonitorDiskFull"}
+
+
+def on_a_node(name: str) -> str:
+    """The same series from the exporter of a compute node."""
+    rest = re.sub(r',job="[^"]*"', "", name).replace('function="controller"', 'function="compute"')
+    return rest.replace("}", ',job="hpcai-nodes"}')
+
+
+@needs_promtool
+def test_only_controllers_raise_alerts_about_the_cluster(tmp_path: pathlib.Path) -> None:
+    """Also if a metric of another machine reaches Prometheus in a way that its configuration does not foresee."""
+    tests = []
+    for alert in CASES.keys() - ABOUT_ONE_MACHINE:
+        fires = [{**one, "series": on_a_node(one["series"])} for one in CASES[alert][0]]
+        tests.append(alert_test(alert, fires, False))
+    up = series("hpcai_slurm_up", "1x200", daemon="slurmctld", function="compute")
+    tests.append(alert_test("HpcaiMetricsMissing", [*UP, up, *MEASURED[1:]], True))
     file = tmp_path / "test.yml"
     file.write_text(yaml.safe_dump({"rule_files": [str(RULES)], "tests": tests}), encoding="utf-8")
     done = subprocess.run([str(PROMTOOL), "test", "rules", str(file)], capture_output=True, text=True, check=False)

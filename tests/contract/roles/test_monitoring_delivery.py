@@ -163,6 +163,11 @@ INHIBITED: dict[str, tuple[list[Alert], list[Alert], list[Alert]]] = {
         on("compute-0", "HpcaiNodeOut", "HpcaiHealthNotRun", "HpcaiMetricsOld", "HpcaiClockSkew"),
         on("compute-1", "HpcaiHealthNotRun"),
     ),
+    "a machine has too many metrics": (
+        on("compute-0", "HpcaiMetricsTooMany", job="hpcai-nodes"),
+        on("compute-0", "HpcaiNodeDown", job="hpcai-nodes") + on("compute-0", "HpcaiHealthNotRun"),
+        on("compute-1", "HpcaiNodeDown", job="hpcai-nodes"),
+    ),
     "a node is down in Slurm": (
         on("compute-0", "HpcaiNodeOut"),
         on("compute-0", "HpcaiHealthCheckFails", "HpcaiHealthNotRun", "HpcaiClockSkew", "HpcaiNodeOutLong"),

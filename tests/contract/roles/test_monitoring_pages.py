@@ -283,26 +283,6 @@ def test_a_replaced_machine_mixes_no_series(cluster: Cluster) -> None:
     assert len(server.query("hpcai:job_gpu_util:avg30m")) == len(server.query('hpcai_job_info{gpu=~"0|1|2"}'))
 
 
-def test_only_a_controller_has_metrics_of_other_machines(tmp_path: pathlib.Path, evaluate: Callable[..., Any]) -> None:
-    """While a node's exporter does not run, a user of the node can answer at its port, as the controller or others."""
-    answer = 'hpcai_slurm_node_out{node="compute-7",instance="other",job="other"} 1\n'
-    exporter = Service((200, {"Content-Type": "text/plain; version=0.0.4"}, answer.encode()))
-    port = free_port()
-    config = render(evaluate, "prometheus.yml.j2", tmp_path, monitoring_interval=1).replace(":9090", f":{port}")
-    (tmp_path / "alertmanager.password").write_text("none", encoding="ascii")
-    (tmp_path / "targets").mkdir()
-    node = {"instance": "compute-0", "node": "compute-0", "function": "compute"}
-    targets = [{"targets": [f"127.0.0.1:{exporter.port}"], "labels": labels} for labels in (CONTROLLER, node)]
-    (tmp_path / "targets/nodes.json").write_text(json.dumps(targets), encoding="utf-8")
-    with prometheus(tmp_path, config, port) as server:
-        # On a busy machine, a scrape may miss its second, and its series end until the next one.
-        found = wait(lambda: both if len(both := server.query("hpcai_slurm_node_out")) == 2 else None)
-        claimed = sorted((one["metric"]["instance"], one["metric"]["node"]) for one in found)
-        assert claimed == [("compute-0", "compute-0"), ("other", "compute-7")]
-        up = [one["metric"] for one in server.query('up{job="hpcai-nodes"}')]
-        assert sorted(one["instance"] for one in up) == ["compute-0", "ctl"]
-
-
 def test_prometheus_scrapes_itself_also_with_logins(tmp_path: pathlib.Path, evaluate: Callable[..., Any]) -> None:
     """Alerts about remote write come from its own metrics. Without them, they could never fire."""
     credentials.ensure(Root("/"), str(tmp_path), "root")
