@@ -133,11 +133,10 @@ def _credentials(args: argparse.Namespace, root: Root) -> Answer:
 
 def _exporter(_args: argparse.Namespace, root: Root) -> Answer:
     from ..machine.cluster_settings import cluster_of
-    from ..metrics.exporter import command, own_address
+    from ..metrics.exporter import own_address, start
 
     settings, cluster = _settings(root), cluster_of(root)
-    words = command(settings, own_address(cluster.controllers if cluster else ()))
-    os.execv(words[0], words)
+    start(settings, own_address(cluster.controllers if cluster else ()))
 
 
 _ACTIONS: Mapping[str, Callable[[argparse.Namespace, Root], Answer]] = {

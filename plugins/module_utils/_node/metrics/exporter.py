@@ -2,17 +2,22 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The node exporter's command line: it listens on the private address only, and publishes nothing that users name.
+"""How the node exporter starts: it listens on the private address only, and publishes nothing that users name.
 
-The address is that of the route to the controller, so an image works on every machine without a playbook.
+The address is that of the route to the controller, so an image works on every machine without a playbook. Every user
+can listen at such a port while it is free, and would then publish the metrics of this machine. So systemd keeps the
+listening socket while the exporter restarts (systemd.io/FILE_DESCRIPTOR_STORE).
 """
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import ipaddress
+import os
 import socket
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn
 
 from ..machine.config import ConfigError
 from ..slurm.node_queries import PORT
@@ -30,6 +35,10 @@ _EXCLUDED_TYPES += "|nsfs|overlay|proc|procfs|pstore|ramfs|rpc_pipefs|securityfs
 _EXCLUDED_TYPES += "|beegfs|lustre|nfs4?)$"
 _EXCLUDED_DEVICES = "^(lo|veth.*|docker.*|br-.*|cali.*)$"
 _EXCLUDED_DISKS = "^(loop|ram|sr|fd)\\d+$"
+_FIRST_HANDLE = 3
+"""SD_LISTEN_FDS_START of sd_listen_fds(3)."""
+_KEPT = "FDNAME=exporter"
+_BACKLOG = 128
 # Addresses for documentation (RFC 5737, RFC 3849), which only the default route reaches.
 _ELSEWHERE = ((socket.AF_INET, ("192.0.2.1", PORT)), (socket.AF_INET6, ("2001:db8::1", PORT)))
 
@@ -82,14 +91,16 @@ def _is_loopback(address: str) -> bool:
 def command(settings: Settings, address: str) -> list[str]:
     """Return the node exporter's command line. Pure.
 
-    :param address: where it listens.
+    :param address: where it listens, if it cannot get a socket.
     """
     where = f"[{address}]" if ":" in address else address
+    old = settings.exporter.old_options
     # CHANGELOG of node exporter 1.4.0, #2417.
-    disks = "ignored-devices" if settings.exporter.old_options else "device-exclude"
+    disks = "ignored-devices" if old else "device-exclude"
     return [
         settings.exporter.program,
-        f"--web.listen-address={where}:{settings.exporter.port}",
+        # CHANGELOG of 1.5.0, #2393.
+        f"--web.listen-address={where}:{settings.exporter.port}" if old else "--web.systemd-socket",
         "--web.disable-exporter-metrics",
         "--collector.disable-defaults",
         *(f"--collector.{name}" for name in COLLECTORS),
@@ -98,3 +109,57 @@ def command(settings: Settings, address: str) -> list[str]:
         f"--collector.netdev.device-exclude={_EXCLUDED_DEVICES}",
         f"--collector.diskstats.{disks}={_EXCLUDED_DISKS}",
     ]
+
+
+def start(settings: Settings, address: str) -> NoReturn:
+    """Replace this process with the node exporter.
+
+    :param address: where it listens.
+    :raises ConfigError: another program listens there.
+    """
+    words, environment = command(settings, address), dict(os.environ)
+    if not settings.exporter.old_options:
+        handle = _listener(address, settings.exporter.port, environment).detach()
+        if handle != _FIRST_HANDLE:
+            os.dup2(handle, _FIRST_HANDLE)
+        os.set_inheritable(_FIRST_HANDLE, True)
+        environment.update(LISTEN_PID=str(os.getpid()), LISTEN_FDS="1")
+        environment.pop("LISTEN_FDNAMES", None)
+    os.execve(words[0], words, environment)
+
+
+def _listener(address: str, port: int, environment: Mapping[str, str]) -> socket.socket:
+    """Return the socket that systemd has kept, else a new one, which systemd keeps from now on."""
+    family, _kind, _protocol, _name, where = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0]
+    if environment.get("LISTEN_PID") == str(os.getpid()) and environment.get("LISTEN_FDS") == "1":
+        kept = socket.socket(fileno=_FIRST_HANDLE)
+        if kept.getsockname() == where:
+            return kept
+        # The settings have changed.
+        kept.close()
+        _notify(environment, f"FDSTOREREMOVE=1\n{_KEPT}")
+    made = socket.socket(family, socket.SOCK_STREAM)
+    # Connections of a former exporter may not have ended. On Linux, two programs still cannot listen at one port.
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        made.bind(where)
+        made.listen(_BACKLOG)
+    except OSError as error:
+        made.close()
+        if error.errno != errno.EADDRINUSE:
+            raise ConfigError(f"cannot listen at {address}, port {port}: {error.strerror}") from error
+        raise ConfigError(
+            f"another program listens at {address}, port {port}, and Prometheus takes its answers for those of this "
+            f"machine: 'ss -lptn sport = :{port}' shows the program. Stop it, or set monitoring_exporter_port"
+        ) from error
+    _notify(environment, f"FDSTORE=1\n{_KEPT}", made.fileno())
+    return made
+
+
+def _notify(environment: Mapping[str, str], message: str, *handles: int) -> None:
+    """Send systemd a message (sd_notify(3)). If that fails, the port is free while the exporter restarts."""
+    where = environment.get("NOTIFY_SOCKET", "")
+    if where:
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as connection:
+            connection.connect(f"\0{where[1:]}" if where.startswith("@") else where)
+            socket.send_fds(connection, [message.encode()], handles)

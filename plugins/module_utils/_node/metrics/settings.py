@@ -39,7 +39,7 @@ class Exporter:
 
     :ivar program: its path.
     :ivar port: its TCP port, on this machine's private address only.
-    :ivar old_options: whether it is older than 1.4.0, which renamed an option.
+    :ivar old_options: whether it is older than 1.5.0, and takes no socket from systemd; 1.4.0 renamed an option.
     """
 
     program: str = "/usr/bin/prometheus-node-exporter"

@@ -17,21 +17,23 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.metrics import e
 from ansible_collections.hpcai.azure.plugins.module_utils._node.metrics.settings import Exporter, Settings
 
 
-def test_the_exporter_listens_on_one_address_and_publishes_nothing_that_users_name() -> None:
+def test_the_exporter_publishes_nothing_that_users_name() -> None:
     words = exporter.command(Settings(), "10.0.0.7")
-    assert "--web.listen-address=10.0.0.7:9100" in words
+    assert "--web.systemd-socket" in words
     assert "--collector.disable-defaults" in words
     (types,) = [word for word in words if word.startswith("--collector.filesystem.fs-types-exclude=")]
     excluded = re.compile(types.partition("=")[2])
     assert all(excluded.search(kind) for kind in ("fuse.sshfs", "fuse", "overlay", "tmpfs", "nfs4", "beegfs", "lustre"))
     assert not any(excluded.search(kind) for kind in ("ext4", "xfs"))
-    assert "--web.listen-address=[fd00::7]:9100" in exporter.command(Settings(), "fd00::7")
 
 
-def test_an_exporter_before_1_4_gets_the_option_that_it_knows() -> None:
+def test_an_old_exporter_gets_the_options_that_it_knows() -> None:
     option = "--collector.diskstats.{}=^(loop|ram|sr|fd)\\d+$"
     old = Settings(exporter=Exporter(old_options=True))
     assert option.format("ignored-devices") in exporter.command(old, "10.0.0.7")
+    assert "--web.listen-address=10.0.0.7:9100" in exporter.command(old, "10.0.0.7")
+    assert "--web.listen-address=[fd00::7]:9100" in exporter.command(old, "fd00::7")
+    assert "--web.systemd-socket" not in exporter.command(old, "10.0.0.7")
     assert option.format("device-exclude") in exporter.command(Settings(), "10.0.0.7")
     assert not any("device-exclude" in word for word in exporter.command(old, "10.0.0.7") if "diskstats" in word)
 
