@@ -347,5 +347,25 @@ BREAKAGES: tuple[Breakage, ...] = (
             "test_leaves_a_site_that_runs_already_alone",
         ),
     ),
+    *broken(
+        f"{NODE}/metrics/exporter.py",
+        f"{CONTRACT}/roles/test_monitoring_exporter.py",
+        (
+            "the exporter's port is free while it restarts",
+            '    _notify(environment, f"FDSTORE=1\\n{_KEPT}", made.fileno())\n',
+            "",
+            "test_a_user_cannot_take_the_port_while_the_exporter_restarts",
+        ),
+    ),
+    *broken(
+        "roles/monitoring/vars/main.yml",
+        f"{CONTRACT}/roles/test_monitoring_fakes.py",
+        (
+            "each machine may publish metrics of elastic sets",
+            "  - hpcai_(slurm|elastic|goodput)_.*\n",
+            "  - hpcai_(slurm|goodput)_.*\n",
+            "test_only_controllers_may_publish_what_only_controllers_write",
+        ),
+    ),
 )
 """Breakages whose tests need no nodes."""

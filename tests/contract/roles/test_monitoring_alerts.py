@@ -272,7 +272,8 @@ def test_slurmctlds_own_endpoint_is_scraped_every_two_minutes(
     tmp_path: pathlib.Path, evaluate: Callable[..., Any]
 ) -> None:
     """From Slurm 25.11 on, slurmctld answers at its port, one page for each subject."""
-    slurmctld = Service((200, {"Content-Type": "text/plain; version=0.0.4"}, b"slurm_up 1\n"))
+    page = b'slurm_up 1\nhpcai_slurm_up{daemon="slurmctld"} 0\n'
+    slurmctld = Service((200, {"Content-Type": "text/plain; version=0.0.4"}, page))
     port = free_port()
     variables = {"monitoring_slurm_endpoint": True, "hpcai_controllers": ["10.0.0.4", "10.0.0.5"]}
     config = render(evaluate, "prometheus.yml.j2", tmp_path, monitoring_interval=1, **variables)
@@ -285,6 +286,8 @@ def test_slurmctlds_own_endpoint_is_scraped_every_two_minutes(
     (tmp_path / "alertmanager.password").write_text("none", encoding="ascii")
     with prometheus(tmp_path, config.replace(":9090", f":{port}"), port) as server:
         wait(lambda: len(server.query("slurm_up == 1")) == len(subjects), lambda: server.query("up"))
+        # Users can listen at this port too while slurmctld does not run.
+        assert not server.query("hpcai_slurm_up")
     assert {path for path, _headers in slurmctld.requests} == {f"/metrics/{subject}" for subject in subjects}
 
 

@@ -112,6 +112,31 @@ def test_only_controllers_may_publish_what_only_controllers_write(tmp_path: path
     assert all(refused.fullmatch(name) for name in computed)
 
 
+def takes(job: dict[str, Any], name: str) -> bool:
+    """Whether Prometheus stores a metric of a scrape job."""
+    for rule in job.get("metric_relabel_configs", []):
+        if rule["source_labels"] == ["__name__"]:
+            matches = re.fullmatch(rule["regex"], name) is not None
+            if matches != (rule["action"] == "keep"):
+                return False
+    return True
+
+
+def test_no_port_but_a_controllers_publishes_metrics_of_slurm(
+    tmp_path: pathlib.Path, evaluate: Callable[..., Any]
+) -> None:
+    """Also at the ports of dcgm-exporter, slurmctld and Alertmanager, users can listen while these do not run."""
+    variables = {"monitoring_dcgm_port": 9400, "monitoring_slurm_endpoint": True, "hpcai_controllers": ["10.0.0.4"]}
+    config = yaml.safe_load(render(evaluate, "prometheus.yml.j2", tmp_path, **variables))
+    jobs = {job["job_name"]: job for job in config["scrape_configs"]}
+    # Nobody can listen at the port of the Prometheus that runs.
+    assert {name for name, job in jobs.items() if takes(job, "hpcai_slurm_up")} == {"hpcai-controllers", "prometheus"}
+    needed = {"hpcai-nodes": "node_load1", "hpcai-dcgm": "DCGM_FI_DEV_GPU_UTIL", "slurmctld-jobs": "slurm_jobs"}
+    needed["alertmanager"] = "alertmanager_notifications_failed_total"
+    for name, metric in needed.items():
+        assert [other for other in needed if takes(jobs[other], metric)] == [name]
+
+
 class Faked:
     """Prometheus, Alertmanager, a controller, and machines whose pages a user writes."""
 
