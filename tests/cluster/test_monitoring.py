@@ -48,6 +48,21 @@ PASSWORD = "/etc/hpcai/monitoring/alertmanager.password"
 NOTICED_S, MENDED_S = 300, 480
 """Until the webhook has a firing alert, and a resolved one, in seconds; Alertmanager groups messages for 5 minutes."""
 CPU_S = 120
+TAKE = """\
+import socket, sys, time
+until = time.monotonic() + 25
+while time.monotonic() < until:
+    with socket.socket() as one:
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            one.bind((sys.argv[1], 9100))
+            one.listen()
+            print("taken")
+        except OSError:
+            pass
+    time.sleep(0.0005)
+print("ended")
+"""
 PROMETHEUS = "/etc/hpcai/monitoring/prometheus.yml"
 HEALTH_CPU = """\
 import resource, subprocess
@@ -222,6 +237,18 @@ def test_all_collection_on_a_node_takes_little_cpu_time(usual_interval: Node) ->
     health = float(node.sh(f"python3 -c {shlex.quote(HEALTH_CPU)}")) / 300
     print(f"collection on a node: metrics {metrics:.3%}, health {health:.3%} of one CPU")
     assert metrics + health < 0.005
+
+
+def test_a_user_cannot_take_the_exporters_port_while_it_restarts(cluster: Cluster, site: Recap) -> None:
+    """The user could publish the metrics of the node, and in former releases those of the whole cluster."""
+    node = Node.of(cluster, CONTROLLER, VICTIM)
+    user = f"setpriv --reuid=nobody --regid=nogroup --clear-groups python3 -c {shlex.quote(TAKE)} {node.address}"
+    restarts = "systemctl restart hpcai-node-exporter; sleep 3; systemctl kill -s KILL hpcai-node-exporter"
+    assert node.sh(f"{user} & sleep 1; {restarts}; wait").split() == ["ended"]
+    # RestartSec is 10 s.
+    asked = f'up{{job="hpcai-nodes",instance="{node.name}"}} == 1'
+    wait_for(lambda: bool(query(cluster, asked)), 60, lambda: query(cluster, "up"))
+    assert node.sh("systemctl show --property=NFileDescriptorStore --value hpcai-node-exporter").strip() == "1"
 
 
 def test_a_killed_slurmd_calls_the_webhook_and_is_resolved(cluster: Cluster, site: Recap) -> None:
