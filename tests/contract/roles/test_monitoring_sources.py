@@ -210,6 +210,15 @@ def test_the_packages_of_ubuntu_22_get_only_options_that_they_know(evaluate: Eva
     assert [name for name in systems if "--syntax-only" not in found[name]["check"]] == ["jammy"]
 
 
+@pytest.mark.parametrize(("version", "old"), [("1.4.0", True), ("1.5.0", False), ("1.10.2", False)])
+def test_an_older_release_of_the_node_exporter_gets_no_socket(evaluate: Evaluate, version: str, old: bool) -> None:
+    given = {"monitoring_source": "files", "monitoring_versions": {"node_exporter": version}}
+    hosts = {"all": {"hosts": {"compute-0": LOCAL}}}
+    asked = {"old": "{{ __monitoring_settings.exporter.old_options }}"}
+    found = evaluate("hpcai.azure.monitoring", hosts, asked, ansible_facts=FACTS, **given)
+    assert found["compute-0"]["old"] is old
+
+
 @pytest.mark.parametrize(
     ("variables", "accepted"),
     [
