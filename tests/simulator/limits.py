@@ -56,6 +56,9 @@ class Limits:
     """List prices, with the fields of the Retail Prices API; ``arm/prices.py`` has the defaults."""
     caller_address: str = "198.51.100.7"
     """The public address from which the client reaches storage accounts."""
+    added_identities: list[str] = field(default_factory=list)
+    """Identities that a policy with the effect Modify adds to machines and scale sets whenever they are made or
+    changed: ``SystemAssigned``, or ids of user-assigned ones. Azure has such policies for its agents."""
     role_delay_s: float = 0
     """How long a role assignment, or a new identity, needs until it takes effect."""
 
