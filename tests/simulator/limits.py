@@ -103,6 +103,11 @@ class Limits:
         return None
 
 
+def reservable(size: Mapping[str, Any]) -> bool:
+    """Whether capacity of a size can be reserved. The overview of reservations excludes all sizes with InfiniBand."""
+    return bool(size.get("reservable", not size.get("rdma")))
+
+
 def fold(name: str) -> str:
     """The name of a usage or family without blanks and case, in which Azure's lists differ."""
     return name.replace(" ", "").lower()

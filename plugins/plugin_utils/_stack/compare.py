@@ -20,7 +20,7 @@ _EXACT = frozenset({"userData", "keyData"})
 """Fields in which the case of letters matters. Azure changes it in ids, enumerations and regions."""
 _SHARED = frozenset({"addressPrefixes"})
 """Lists to which others may add entries, such as another address range of the network."""
-_UNITS = frozenset({"imageReference", "billingProfile", "capacityReservation"})
+_UNITS = frozenset({"imageReference", "billingProfile"})
 """What a request about a machine contains exactly as the model has it, without what Azure adds to it."""
 _IP_RULES = "properties.networkAcls.ipRules"
 _IDENTITIES = "userAssignedIdentities"

@@ -336,6 +336,8 @@ def _scale_set(stack: Stack, names: Names, common: dict[str, Any], one: ScaleSet
                 f"{base}.priority",
                 f"{base}.evictionPolicy",
                 f"{base}.networkProfile",
+                # VirtualMachineScaleSetUpdateVMProfile, the body of a PATCH, does not have it.
+                f"{base}.capacityReservation",
             }
         ),
     )

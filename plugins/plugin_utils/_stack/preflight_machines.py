@@ -142,7 +142,7 @@ def judge_sizes(needs: Needs, facts: Facts, described: Mapping[str, Any] | None)
         return
     done = set()
     for one in needs.machines:
-        key = one.vm_size.lower(), one.zone, one.spot, one.ephemeral, one.disk_type, one.is_set
+        key = one.vm_size.lower(), one.zone, one.spot, one.ephemeral, one.disk_type, one.reserved, one.is_set
         if key not in done:
             done.add(key)
             sku = _sku(facts, one.vm_size)
@@ -220,6 +220,7 @@ def _cannot(one: Machines, capabilities: Mapping[str, str]) -> list[str]:
     used = {
         "LowPriorityCapable": (one.spot, "spot"),
         "EphemeralOSDiskSupported": (one.ephemeral, "ephemeral OS disks"),
+        "CapacityReservationSupported": (one.reserved, "capacity reservations"),
         "PremiumIO": (one.disk_type == PREMIUM and not one.ephemeral, f"disks of type {PREMIUM}"),
     }
     return [words for name, (is_used, words) in used.items() if is_used and _is_false(capabilities.get(name))]

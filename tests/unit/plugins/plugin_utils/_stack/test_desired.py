@@ -66,7 +66,7 @@ def test_health_extension_and_reservation_are_options() -> None:
     (extension,) = profile(health_extension=True)["extensionProfile"]["extensions"]
     assert extension["properties"]["settings"] == {"protocol": "tcp", "port": 6818}
     group = f"{GROUP_ID}/providers/Microsoft.Compute/capacityReservationGroups/ours"
-    reserved = profile(capacity_reservation_group=group)["capacityReservation"]
+    reserved = profile(vm_size=CPU, capacity_reservation_group=group)["capacityReservation"]
     assert reserved == {"capacityReservationGroup": {"id": group}}
 
 
