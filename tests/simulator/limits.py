@@ -59,6 +59,9 @@ class Limits:
     added_identities: list[str] = field(default_factory=list)
     """Identities that a policy with the effect Modify adds to machines and scale sets whenever they are made or
     changed: ``SystemAssigned``, or ids of user-assigned ones. Azure has such policies for its agents."""
+    nic_reserved_s: float = 0
+    """How long an interface stays reserved for a machine that was deleted, or whose creation failed in a deployment;
+    180 in Azure."""
     role_delay_s: float = 0
     """How long a role assignment, or a new identity, needs until it takes effect."""
 
@@ -75,7 +78,7 @@ class Limits:
         for key, value in wanted.items():
             if key not in known:
                 raise ScenarioError(f"limits: unknown key {key!r}; known are {', '.join(sorted(known))}")
-            kind = (int, float) if key in ("quota", "role_delay_s") else type(getattr(self, key))
+            kind = (int, float) if key in ("quota", "nic_reserved_s", "role_delay_s") else type(getattr(self, key))
             if not isinstance(value, kind) or isinstance(value, bool):
                 raise ScenarioError(f"limits.{key} must not be {value!r}")
         for key, value in wanted.items():
