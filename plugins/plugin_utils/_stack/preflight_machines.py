@@ -197,7 +197,8 @@ def _hardware(needs: Needs, one: Machines, sku: Sku, described: Mapping[str, Any
     cannot = _cannot(one, sku.capabilities)
     if cannot:
         summary = "it does not support " + " and ".join(cannot)
-        return Verdict(HARDWARE, about, FAIL, summary, source=source, action=f"Change the model of {one.label}.")
+        action = f"Choose another VM size for {one.label}, or change its keys in hpcai_stack."
+        return Verdict(HARDWARE, about, FAIL, summary, source=source, action=action)
     if not one.is_set:
         return Verdict(HARDWARE, about, PASS, "it supports what the model uses", source=source)
     size = _known_size(one, described)
@@ -220,6 +221,7 @@ def _cannot(one: Machines, capabilities: Mapping[str, str]) -> list[str]:
     used = {
         "LowPriorityCapable": (one.spot, "spot"),
         "EphemeralOSDiskSupported": (one.ephemeral, "ephemeral OS disks"),
+        "AcceleratedNetworkingEnabled": (one.is_set, "accelerated networking"),
         "CapacityReservationSupported": (one.reserved, "capacity reservations"),
         "PremiumIO": (one.disk_type == PREMIUM and not one.ephemeral, f"disks of type {PREMIUM}"),
     }

@@ -177,6 +177,10 @@ def test_what_cannot_be_made_is_refused(simulator: Simulator) -> None:
     assert refused(simulator, with_("zones", ["2"], sets)) == "SkuNotAvailable"
     assert refused(simulator, with_("properties.upgradePolicy", {}, sets)) == "InvalidParameter"
     assert refused(simulator, with_("properties.scaleIn", {}, sets)) == "InvalidRequestContent"
+    small = with_("sku.name", "Standard_B2s", sets)
+    interface = small["properties"]["virtualMachineProfile"]["networkProfile"]["networkInterfaceConfigurations"][0]
+    interface["properties"]["enableAcceleratedNetworking"] = True
+    assert refused(simulator, small) == "VMSizeIsNotPermittedToEnableAcceleratedNetworkingForVmss"
     reserved = with_("properties.virtualMachineProfile.capacityReservation", RESERVATION, sets)
     assert refused(simulator, with_("properties.singlePlacementGroup", True, reserved)) == "InvalidParameter"
     reserved = with_("properties.singlePlacementGroup", False, reserved)

@@ -111,7 +111,7 @@ def _sku(model: Model, size: dict[str, Any], location: str) -> dict[str, Any]:
         "MaxNetworkInterfaces": size["nics"],
         "HyperVGenerations": size.get("generations", "V1,V2"),
         "EphemeralOSDiskSupported": size.get("ephemeral", True),
-        "AcceleratedNetworkingEnabled": True,
+        "AcceleratedNetworkingEnabled": size.get("accelerated_networking", True),
         "CapacityReservationSupported": reservable(size),
         "LowPriorityCapable": True,
         "PremiumIO": True,
