@@ -144,6 +144,7 @@ def _listed(stack: Stack, arm: Arm) -> list[dict[str, object]]:
 
 
 def _locks(stack: Stack, arm: Arm) -> list[Lock]:
+    # Without a filter, Azure lists the locks at, above and below the group (documentation of Get-AzResourceLock).
     items = arm.read_list(
         f"{stack.group_id}/providers/{kinds.LOCK}?api-version={kinds.API_VERSIONS[kinds.LOCK]}",
         f"the locks of {label_of(stack.group_id)}",

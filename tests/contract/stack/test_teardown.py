@@ -157,11 +157,13 @@ def test_scale_set_made_again_by_somebody_else_stays(azure: Azure) -> None:
     assert not azure.exists(azure.names().controller)
 
 
-@pytest.mark.parametrize("below", [False, True])
-def test_lock_is_named_and_nothing_is_deleted(azure: Azure, below: bool) -> None:
+@pytest.mark.parametrize("where", ["subscription", "group", "resource"])
+def test_lock_is_named_and_nothing_is_deleted(azure: Azure, where: str) -> None:
     wanted = smallest(**NO_DATA)
     azure.run(wanted)
-    scope = azure.names().controller if below else azure.names().network.split("/providers/")[0]
+    scope = azure.names().controller
+    if where != "resource":
+        scope = scope.split("/resourceGroups/" if where == "subscription" else "/providers/")[0]
     lock = f"{scope}/providers/{kinds.LOCK}/keep"
     azure.put(lock, {"properties": {"level": "CanNotDelete"}})
     azure.simulator.clear()
