@@ -340,6 +340,15 @@ def _scale_set(stack: Stack, names: Names, common: dict[str, Any], one: ScaleSet
                 f"{base}.capacityReservation",
             }
         ),
+        # Azure returns no priority of a set that was made without one, and accepts none for it later
+        # (https://github.com/ansible-collections/azure/issues/2000). What the last two have if they are absent is not
+        # documented, so their absence is no difference.
+        defaults={
+            f"{base}.priority": "Regular",
+            "properties.orchestrationMode": "Uniform",
+            "properties.singlePlacementGroup": one.single_placement_group,
+            "properties.platformFaultDomainCount": 1,
+        },
     )
 
 

@@ -264,16 +264,6 @@ def test_what_azure_cannot_change_is_refused(change: dict[str, Any], words: str)
     assert re.search(words, result.problems[0])
 
 
-def test_capacity_reservation_is_never_patched() -> None:
-    reserved = f"{GROUP_ID}/providers/Microsoft.Compute/capacityReservationGroups/ours"
-    with_one = stack(**with_set(vm_size="Standard_D8s_v5", capacity_reservation_group=reserved))
-    result = planned(with_one, answers(stack(**with_set(vm_size="Standard_D8s_v5"))))
-
-    assert not result.changes
-    assert "capacityReservationGroup.id is none, not" in result.problems[0]
-    assert not planned(with_one, answers(with_one)).changed
-
-
 def test_another_region_is_one_problem_and_no_change() -> None:
     wanted = stack(location="westeurope")
     result = plan(wanted, resources_of(wanted), answers(stack()), record_of(stack()))
