@@ -134,8 +134,9 @@ def token() -> Response:
             400, {"error": "invalid_request", "error_description": "Required query variable 'resource' is missing"}
         )
     client_id = request.args.get("client_id", "")
-    if not _has_identity(caller, client_id):
-        raise ImdsError(400, {"error": "invalid_request", "error_description": "Identity not found"})
+    why = _why_none(caller, client_id)
+    if why:
+        raise ImdsError(400, {"error": "invalid_request", "error_description": why})
     if resource.rstrip("/") not in AUDIENCES and not VAULT_URL.fullmatch(resource):
         reason = f"AADSTS500011: The resource principal named {resource} was not found in the tenant."
         raise ImdsError(400, {"error": "invalid_resource", "error_description": reason})
@@ -157,11 +158,19 @@ def token() -> Response:
     )
 
 
-def _has_identity(item: Instance, client_id: str) -> bool:
-    """Whether the machine has the identity. Without a client id: its system-assigned or its only user-assigned one."""
-    if client_id:
-        return client_id in item.client_ids
-    return item.identity or len(item.client_ids) == 1
+def _why_none(item: Instance, client_id: str) -> str:
+    """Why the machine gets no token; empty if it gets one.
+
+    Without a client id, it gets one of its system-assigned identity or else of its only user-assigned one.
+    """
+    if not client_id and not item.identity and len(item.client_ids) > 1:
+        # As quoted in https://github.com/Azure/aad-pod-identity/issues/1152.
+        return (
+            "Multiple user assigned identities exist, please specify the clientId / resourceId of the identity in the "
+            "token request"
+        )
+    known = client_id in item.client_ids if client_id else item.identity or bool(item.client_ids)
+    return "" if known else "Identity not found"
 
 
 def document(model: Model, item: Instance) -> dict[str, Any]:

@@ -56,6 +56,12 @@ class Limits:
     """List prices, with the fields of the Retail Prices API; ``arm/prices.py`` has the defaults."""
     caller_address: str = "198.51.100.7"
     """The public address from which the client reaches storage accounts."""
+    added_identities: list[str] = field(default_factory=list)
+    """Identities that a policy with the effect Modify adds to machines and scale sets whenever they are made or
+    changed: ``SystemAssigned``, or ids of user-assigned ones. Azure has such policies for its agents."""
+    nic_reserved_s: float = 0
+    """How long an interface stays reserved for a machine that was deleted, or whose creation failed in a deployment;
+    180 in Azure."""
     role_delay_s: float = 0
     """How long a role assignment, or a new identity, needs until it takes effect."""
 
@@ -72,7 +78,7 @@ class Limits:
         for key, value in wanted.items():
             if key not in known:
                 raise ScenarioError(f"limits: unknown key {key!r}; known are {', '.join(sorted(known))}")
-            kind = (int, float) if key in ("quota", "role_delay_s") else type(getattr(self, key))
+            kind = (int, float) if key in ("quota", "nic_reserved_s", "role_delay_s") else type(getattr(self, key))
             if not isinstance(value, kind) or isinstance(value, bool):
                 raise ScenarioError(f"limits.{key} must not be {value!r}")
         for key, value in wanted.items():
@@ -98,6 +104,11 @@ class Limits:
             if (item["publisher"].lower(), item["offer"].lower(), item["sku"].lower()) == wanted:
                 return item
         return None
+
+
+def reservable(size: Mapping[str, Any]) -> bool:
+    """Whether capacity of a size can be reserved. The overview of reservations excludes all sizes with InfiniBand."""
+    return bool(size.get("reservable", not size.get("rdma")))
 
 
 def fold(name: str) -> str:

@@ -56,6 +56,8 @@ class Document(Resource):
     body: dict[str, Any]
     """The answer without id, name, type, location and tags."""
     created: datetime = field(default_factory=now)
+    reserved: tuple[str, datetime] | None = None
+    """For an interface: the machine for which it is still reserved, and until when."""
 
     @property
     def properties(self) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 import string
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ from . import resource as kinds
 from .arm import Arm
 from .compare import merged
 from .deployments import ENDED, Deployments
-from .desired import TenantIds, desired, first
+from .desired import TenantIds, desired, first, tenant_ids
 from .model import Stack
 from .names import Names
 from .ownership import Record, next_record, record_from
@@ -86,7 +86,7 @@ def look(stack: Stack, arm: Arm) -> AzureState:
         recorded = record_from(found.pop(record.lower()), stack.owner)
     except ValueError as error:
         raise InventoryError(str(error)) from None
-    known = TenantIds(str(answer.get("tenantId") or ""), principals_of(begin, found))
+    known = tenant_ids(stack, str(answer.get("tenantId") or ""), found)
     resources = desired(stack, known)
     inside = f"{stack.group_id}/".lower()
     exists = found[stack.group_id.lower()] is not None
@@ -94,17 +94,6 @@ def look(stack: Stack, arm: Arm) -> AzureState:
     found |= {one.id.lower(): None for one in rest if not exists and one.id.lower().startswith(inside)}
     found |= arm.read([(one.id, one.kind) for one in rest if one.id.lower() not in found])
     return AzureState(known, resources, found, recorded, state)
-
-
-def principals_of(resources: Iterable[Resource], found: Found) -> dict[str, str]:
-    """Return the ids of the identities' principals by the identities' ids."""
-    return {
-        one.id: str(answer["properties"]["principalId"])
-        for one in resources
-        if one.kind == kinds.IDENTITY
-        and (answer := found.get(one.id.lower()))
-        and (answer.get("properties") or {}).get("principalId")
-    }
 
 
 def why_not(stack: Stack, azure: AzureState, arm: Arm) -> list[str]:
@@ -164,9 +153,9 @@ class Apply:
             one.resource for one in planned.changes if one.resource.kind == kinds.IDENTITY and one.how == CREATE
         ]
         if identities:
-            # Role assignments contain the ids of the new principals.
+            # Role assignments contain the ids of the new principals, and user data the client ids.
             azure.found.update(self._arm.read([(one.id, one.kind) for one in identities]))
-            known = TenantIds(azure.known.tenant, principals_of(first(self._stack), azure.found))
+            known = tenant_ids(self._stack, azure.known.tenant, azure.found)
             planned = plan(self._stack, desired(self._stack, known), azure.found, azure.record)
         rest = [one for one in planned.changes if one.resource.kind not in kinds.DIRECT]
         whole = [one for one in rest if one.how in (CREATE, UPDATE)]

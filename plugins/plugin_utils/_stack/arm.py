@@ -20,6 +20,17 @@ _AT_ONCE = 8
 _POLL_S = 5
 
 
+class Refused(InventoryError):
+    """A resource could not be made, changed or deleted.
+
+    :ivar code: Azure's error code; empty if Azure gave none.
+    """
+
+    def __init__(self, words: str, error: BaseException) -> None:
+        super().__init__(words)
+        self.code = _code(error)
+
+
 class Arm:
     """Reads, changes and deletes resources by their ids.
 
@@ -93,7 +104,7 @@ class Arm:
         """Start to make, change or delete a resource. Returns a function that waits until Azure is done.
 
         :param method: PUT, PATCH, DELETE, or POST for an action.
-        :raises InventoryError: Azure refused.
+        :raises Refused: it failed; the function raises it too.
         """
         action = {"DELETE": "delete", "POST": "action"}.get(method, "write")
         asking = Asking(f"{_VERBS[method]} {label_of(resource_id)}", f"{kind}/{action}")
@@ -103,7 +114,7 @@ class Arm:
         except Exception as error:
             if method == "DELETE" and does_not_exist(error):
                 return lambda: None
-            raise InventoryError(explain(error, asking)) from None
+            raise Refused(explain(error, asking), error) from None
 
         def wait() -> None:
             try:
@@ -115,7 +126,7 @@ class Arm:
                         )
                 poller.result()
             except Exception as error:
-                raise InventoryError(explain(error, asking)) from None
+                raise Refused(explain(error, asking), error) from None
 
         return wait
 
@@ -178,8 +189,12 @@ class Arm:
 _VERBS = {"PUT": "make", "PATCH": "change", "DELETE": "delete", "POST": "finish"}
 
 
+def _code(error: BaseException) -> str:
+    return str(getattr(getattr(error, "error", None), "code", None) or "")
+
+
 def does_not_exist(error: BaseException) -> bool:
     """Say whether Azure itself answered that the resource does not exist; a proxy's 404 has no code of Azure."""
-    code = str(getattr(getattr(error, "error", None), "code", None) or "").lower()
+    code = _code(error).lower()
     # Roles answer with RoleDefinitionDoesNotExist.
     return getattr(error, "status_code", None) == 404 and code.endswith(("notfound", "doesnotexist"))

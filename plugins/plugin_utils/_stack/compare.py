@@ -20,7 +20,7 @@ _EXACT = frozenset({"userData", "keyData"})
 """Fields in which the case of letters matters. Azure changes it in ids, enumerations and regions."""
 _SHARED = frozenset({"addressPrefixes"})
 """Lists to which others may add entries, such as another address range of the network."""
-_UNITS = frozenset({"imageReference", "billingProfile", "capacityReservation"})
+_UNITS = frozenset({"imageReference", "billingProfile"})
 """What a request about a machine contains exactly as the model has it, without what Azure adds to it."""
 _IP_RULES = "properties.networkAcls.ipRules"
 _IDENTITIES = "userAssignedIdentities"
@@ -88,7 +88,7 @@ class Difference:
 
 def differences(resource: Resource, found: Mapping[str, Any]) -> list[Difference]:
     """Return the fields that the model sets and Azure has differently. Nothing else is compared."""
-    result = list(_compare("", resource.body, found, resource.once))
+    result = list(_compare("", resource.body, found, resource))
     result += [
         Difference(f"{_IP_RULES}[{item['value']}]", item["value"], None)
         for item in _at(found, _IP_RULES) or []
@@ -152,9 +152,11 @@ def patch(resource: Resource, found: Mapping[str, Any], changed: list[Difference
     return body
 
 
-def _compare(path: str, want: Any, have: Any, once: frozenset[str]) -> Iterator[Difference]:
-    if path in once:
+def _compare(path: str, want: Any, have: Any, resource: Resource) -> Iterator[Difference]:
+    if path in resource.once:
         return
+    if have is None:
+        have = resource.defaults.get(path)
     if isinstance(want, Mapping) and (have is None or isinstance(have, Mapping)):
         there = {str(key).lower(): value for key, value in (have or {}).items()}
         if path.endswith(_IDENTITIES):
@@ -162,19 +164,19 @@ def _compare(path: str, want: Any, have: Any, once: frozenset[str]) -> Iterator[
                 yield Difference(path, sorted(have or {}), sorted(want))
             return
         for key, value in want.items():
-            yield from _compare(f"{path}.{key}" if path else str(key), value, there.get(str(key).lower()), once)
+            yield from _compare(f"{path}.{key}" if path else str(key), value, there.get(str(key).lower()), resource)
     elif isinstance(want, list) and want and isinstance(want[0], Mapping):
-        yield from _compare_lists(path, want, have or [], once)
+        yield from _compare_lists(path, want, have or [], resource)
     elif not _equal(path, want, have):
         yield Difference(path, have, want)
 
 
-def _compare_lists(path: str, want: list[Any], have: Any, once: frozenset[str]) -> Iterator[Difference]:
+def _compare_lists(path: str, want: list[Any], have: Any, resource: Resource) -> Iterator[Difference]:
     key = _key_of(want)
     if key is None or not isinstance(have, list):
         for position, item in enumerate(want):
             other = have[position] if isinstance(have, list) and position < len(have) else None
-            yield from _compare(f"{path}[{position}]", item, other, once)
+            yield from _compare(f"{path}[{position}]", item, other, resource)
         return
     there = {str(item.get(key)).lower(): item for item in have}
     for item in want:
@@ -183,7 +185,7 @@ def _compare_lists(path: str, want: list[Any], have: Any, once: frozenset[str]) 
         if other is None:
             yield Difference(where, None, item.get("properties", item))
         else:
-            yield from _compare(where, item, other, once)
+            yield from _compare(where, item, other, resource)
             if other.get("state") in _WITHOUT_EFFECT:
                 yield Difference(f"{where}.state", other["state"], "Succeeded")
 

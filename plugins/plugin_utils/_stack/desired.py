@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from . import resource as kinds
 from .data import assignment_resources, data_resources
@@ -24,10 +25,29 @@ class TenantIds:
 
     :ivar tenant: id of the directory that the subscription trusts.
     :ivar principals: ids of the identities' principals, by the identities' ids. New identities have none yet.
+    :ivar clients: the identities' client ids, likewise.
     """
 
     tenant: str
     principals: Mapping[str, str] = field(default_factory=dict)
+    clients: Mapping[str, str] = field(default_factory=dict)
+
+
+def tenant_ids(stack: Stack, tenant: str, found: Mapping[str, Mapping[str, Any] | None]) -> TenantIds:
+    """Return what is known about the stack's identities.
+
+    :param found: Azure's answers by lower-case id.
+    """
+    names = Names(stack)
+    answers = {
+        one: (found.get(one.lower()) or {}).get("properties") or {}
+        for one in (names.controller_identity, names.nodes_identity)
+    }
+    principals, clients = (
+        {one: str(properties[key]) for one, properties in answers.items() if properties.get(key)}
+        for key in ("principalId", "clientId")
+    )
+    return TenantIds(tenant, principals, clients)
 
 
 def desired(stack: Stack, known: TenantIds) -> tuple[Resource, ...]:
@@ -41,7 +61,7 @@ def desired(stack: Stack, known: TenantIds) -> tuple[Resource, ...]:
             *network_resources(stack, names, common),
             *data_resources(stack, names, common, known.tenant),
             *assignment_resources(stack, names, known.principals),
-            *machine_resources(stack, names, common, vault_url),
+            *machine_resources(stack, names, common, vault_url, known.clients),
         ]
     )
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from ...module_utils._node.machine import cluster_settings as cluster
@@ -46,24 +47,59 @@ _SENT_ONCE = frozenset(
 """What Azure cannot change on an existing VM, or what the operator may have changed for a good reason."""
 
 
-def machine_resources(stack: Stack, names: Names, common: dict[str, Any], vault_url: str) -> Iterator[Resource]:
+def machine_resources(
+    stack: Stack, names: Names, common: dict[str, Any], vault_url: str, clients: Mapping[str, str]
+) -> Iterator[Resource]:
     """Yield the machines, with their interfaces and addresses.
 
     :param common: location and tags of each resource.
     :param vault_url: URL of the vault with the munge key.
+    :param clients: the identities' client ids by the identities' ids; without those of new identities.
     """
+    key = _Key(stack, vault_url, clients)
     roles = "controller" if stack.login.count else "controller,login"
     yield from _machine(
-        stack, names, common, names.controller, stack.controller, roles, vault_url, stack.controller.private_ip
+        stack, names, common, names.controller, stack.controller, roles, key, stack.controller.private_ip
     )
     for number in range(1, stack.login.count + 1):
-        yield from _machine(stack, names, common, names.login(number), stack.login, "login", vault_url, "")
+        yield from _machine(stack, names, common, names.login(number), stack.login, "login", key, "")
     for one in stack.scale_sets:
-        yield _scale_set(stack, names, common, one, vault_url)
+        yield _scale_set(stack, names, common, one, key)
+
+
+@dataclass(frozen=True)
+class _Key:
+    """Where machines get the munge key, and with which identity.
+
+    :ivar vault: URL of the vault.
+    :ivar clients: the identities' client ids by the identities' ids.
+    """
+
+    stack: Stack
+    vault: str
+    clients: Mapping[str, str]
+
+    def of(self, identity: str) -> dict[str, Any]:
+        """Return the key of the user data of machines with this identity.
+
+        They name it, because Azure Policy can add identities to any machine. Without a client id, the metadata service
+        returns a token of the system-assigned identity, or refuses to choose one of several (Azure's documentation of
+        managed identities, "What identity will IMDS default to").
+        """
+        return {
+            "source": cluster.KEY_VAULT,
+            "vault": self.vault,
+            "secret": self.stack.key_vault.secret,
+            "client_id": self.clients.get(identity),
+        }
 
 
 def user_data(
-    stack: Stack, functions: list[str], vault_url: str, more: Mapping[str, Any] | None = None, elastic: bool = False
+    stack: Stack,
+    functions: list[str],
+    key: Mapping[str, Any],
+    more: Mapping[str, Any] | None = None,
+    elastic: bool = False,
 ) -> str:
     """Return the user data of a machine in base64, as the boot step ``instance`` expects it."""
     settings = cluster.settings_from(
@@ -71,7 +107,7 @@ def user_data(
             "cluster": stack.name,
             "functions": functions,
             "controllers": [stack.controller.private_ip],
-            "key": {"source": cluster.KEY_VAULT, "vault": vault_url, "secret": stack.key_vault.secret},
+            "key": key,
             "elastic": elastic,
         },
         cluster.FROM_USER_DATA,
@@ -105,7 +141,7 @@ def _machine(
     machine: str,
     wanted: Controller | Login,
     roles: str,
-    vault_url: str,
+    key: _Key,
     address: str,
 ) -> Iterator[Resource]:
     is_controller = "controller" in roles
@@ -173,7 +209,7 @@ def _machine(
                 },
                 # The ssh host keys of new machines are read from there.
                 "diagnosticsProfile": {"bootDiagnostics": {"enabled": True}},
-                "userData": user_data(stack, roles.split(","), vault_url, more if with_disk else None),
+                "userData": user_data(stack, roles.split(","), key.of(identity), more if with_disk else None),
             },
         },
         needs=(interface, *_for_the_key(stack, names, identity), *([names.home_disk] if with_disk else [])),
@@ -227,7 +263,7 @@ def _operating_system(stack: Stack) -> dict[str, Any]:
     }
 
 
-def _scale_set(stack: Stack, names: Names, common: dict[str, Any], one: ScaleSet, vault_url: str) -> Resource:
+def _scale_set(stack: Stack, names: Names, common: dict[str, Any], one: ScaleSet, key: _Key) -> Resource:
     disk: dict[str, Any] = {"createOption": "FromImage", "caching": "ReadOnly", "diskSizeGB": one.os_disk_gib}
     if one.ephemeral_os_disk:
         disk["diffDiskSettings"] = {"option": "Local"}
@@ -253,7 +289,7 @@ def _scale_set(stack: Stack, names: Names, common: dict[str, Any], one: ScaleSet
         },
         # The ssh host keys of new instances are read from there.
         "diagnosticsProfile": {"bootDiagnostics": {"enabled": True}},
-        "userData": user_data(stack, ["compute"], vault_url, elastic=one.elastic is not None),
+        "userData": user_data(stack, ["compute"], key.of(names.nodes_identity), elastic=one.elastic is not None),
     }
     if one.is_spot:
         profile["evictionPolicy"] = "Delete"
@@ -300,8 +336,19 @@ def _scale_set(stack: Stack, names: Names, common: dict[str, Any], one: ScaleSet
                 f"{base}.priority",
                 f"{base}.evictionPolicy",
                 f"{base}.networkProfile",
+                # VirtualMachineScaleSetUpdateVMProfile, the body of a PATCH, does not have it.
+                f"{base}.capacityReservation",
             }
         ),
+        # Azure returns no priority of a set that was made without one, and accepts none for it later
+        # (https://github.com/ansible-collections/azure/issues/2000). What the last two have if they are absent is not
+        # documented, so their absence is no difference.
+        defaults={
+            f"{base}.priority": "Regular",
+            "properties.orchestrationMode": "Uniform",
+            "properties.singlePlacementGroup": one.single_placement_group,
+            "properties.platformFaultDomainCount": 1,
+        },
     )
 
 

@@ -205,7 +205,8 @@ class ScaleSet:
     :ivar max_price: highest price of a spot instance in USD per hour; -1 for the price without spot.
     :ivar ephemeral_os_disk: whether the system disk is on the host's local disks.
     :ivar health_extension: whether Azure's application health extension probes slurmd's port.
-    :ivar capacity_reservation_group: id of a capacity reservation group; empty for none.
+    :ivar capacity_reservation_group: id of a capacity reservation group; empty for none. Not with a single placement
+        group.
     :ivar elastic: how the set grows and shrinks, keys of the role ``elastic``; None for a static set.
     """
 

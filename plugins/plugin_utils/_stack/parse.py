@@ -157,6 +157,17 @@ def _scale_set(path: str, given: Mapping[str, Any], images: _Images) -> model.Sc
         raise Malformed(f"{path}.max_price: only spot instances have one. Set priority: {SPOT}, or remove it.")
     if found.capacity_reservation_group and found.is_spot:
         raise Malformed(f"{path}.capacity_reservation_group: spot instances cannot use one.")
+    if found.capacity_reservation_group and one_group:
+        # https://learn.microsoft.com/azure/virtual-machines/capacity-reservation-associate-virtual-machine-scale-set
+        advice = (
+            f"but {found.vm_size} has InfiniBand, which requires one placement group. Remove the key."
+            if needed
+            else "so set single_placement_group: false, or remove the key."
+        )
+        raise Malformed(
+            f"{path}.capacity_reservation_group: Azure gives no reserved capacity to a set with a single placement "
+            f"group, {advice}"
+        )
     if found.elastic and found.elastic.get("min", 0) > found.max:
         raise Malformed(f"{path}.elastic.min is {found.elastic['min']}, which is more than max ({found.max}).")
     return found

@@ -142,7 +142,7 @@ def judge_sizes(needs: Needs, facts: Facts, described: Mapping[str, Any] | None)
         return
     done = set()
     for one in needs.machines:
-        key = one.vm_size.lower(), one.zone, one.spot, one.ephemeral, one.disk_type, one.is_set
+        key = one.vm_size.lower(), one.zone, one.spot, one.ephemeral, one.disk_type, one.reserved, one.is_set
         if key not in done:
             done.add(key)
             sku = _sku(facts, one.vm_size)
@@ -197,7 +197,8 @@ def _hardware(needs: Needs, one: Machines, sku: Sku, described: Mapping[str, Any
     cannot = _cannot(one, sku.capabilities)
     if cannot:
         summary = "it does not support " + " and ".join(cannot)
-        return Verdict(HARDWARE, about, FAIL, summary, source=source, action=f"Change the model of {one.label}.")
+        action = f"Choose another VM size for {one.label}, or change its keys in hpcai_stack."
+        return Verdict(HARDWARE, about, FAIL, summary, source=source, action=action)
     if not one.is_set:
         return Verdict(HARDWARE, about, PASS, "it supports what the model uses", source=source)
     size = _known_size(one, described)
@@ -220,6 +221,8 @@ def _cannot(one: Machines, capabilities: Mapping[str, str]) -> list[str]:
     used = {
         "LowPriorityCapable": (one.spot, "spot"),
         "EphemeralOSDiskSupported": (one.ephemeral, "ephemeral OS disks"),
+        "AcceleratedNetworkingEnabled": (one.is_set, "accelerated networking"),
+        "CapacityReservationSupported": (one.reserved, "capacity reservations"),
         "PremiumIO": (one.disk_type == PREMIUM and not one.ephemeral, f"disks of type {PREMIUM}"),
     }
     return [words for name, (is_used, words) in used.items() if is_used and _is_false(capabilities.get(name))]

@@ -38,6 +38,7 @@ class Machines:
     :ivar disk_type: type of the OS disk.
     :ivar disk_gib: size of the OS disk; None if it is the image's.
     :ivar ephemeral: whether the OS disk is on the host, which costs nothing.
+    :ivar reserved: whether it uses a capacity reservation group.
     :ivar subnet: resource id of its subnet.
     """
 
@@ -53,6 +54,7 @@ class Machines:
     disk_type: str = PREMIUM
     disk_gib: int | None = None
     ephemeral: bool = False
+    reserved: bool = False
     subnet: str = ""
 
     @property
@@ -209,6 +211,7 @@ def _machines(stack: Stack, names: Names) -> Iterator[Machines]:
             plan=str(one.image.plan or ""),
             disk_gib=one.os_disk_gib,
             ephemeral=one.ephemeral_os_disk,
+            reserved=bool(one.capacity_reservation_group),
             subnet=names.subnet(COMPUTE),
         )
 

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -13,7 +14,7 @@ from typing import Any
 
 from .._azure.errors import InventoryError, listed
 from . import resource as kinds
-from .arm import Arm
+from .arm import Arm, Refused
 from .contents import content_of
 from .data import assignments
 from .deployments import ENDED, Deployments
@@ -28,6 +29,14 @@ from .template import record_template
 _RESOURCES = "api-version=2021-04-01"
 _SETTLE_S, _LOOKS = 5, 12
 """Seconds between looks at what is left in the group, and how many looks."""
+_RETRY_S, _TRIES = 15, 17
+"""Seconds between deletions of what Azure considers to be in use, and how many: together four minutes. Azure reserves
+an interface for three minutes for a machine that was deleted or could not be made (NicReservedForAnotherVm, see
+https://github.com/gardenlinux/gardenlinux/issues/4133)."""
+_IN_USE = re.compile(
+    "NicReservedForAnotherVm|InUse[A-Za-z]+CannotBeDeleted|PublicIPAddressCannotBeDeleted|RoleDefinitionHasAssignments"
+)
+"""Azure's codes for resources whose user is deleted, but not yet everywhere in Azure."""
 
 
 @dataclass(frozen=True)
@@ -135,6 +144,7 @@ def _listed(stack: Stack, arm: Arm) -> list[dict[str, object]]:
 
 
 def _locks(stack: Stack, arm: Arm) -> list[Lock]:
+    # Without a filter, Azure lists the locks at, above and below the group (documentation of Get-AzResourceLock).
     items = arm.read_list(
         f"{stack.group_id}/providers/{kinds.LOCK}?api-version={kinds.API_VERSIONS[kinds.LOCK]}",
         f"the locks of {label_of(stack.group_id)}",
@@ -190,23 +200,37 @@ def _roles_on(arm: Arm, scope: str) -> list[dict[str, Any]]:
 def _delete(
     arm: Arm, kind: str, members: list[str], deleted: list[str], say: Callable[[str], None], number: int
 ) -> None:
-    """Delete the resources of one type at the same time."""
+    """Delete the resources of one type at the same time. Waits for those that Azure still considers to be in use."""
     say(f"{len(deleted)} of {number} resources are deleted: {', '.join(label_of(one) for one in members[:3])}")
-    errors: list[str] = []
+    for attempt in range(_TRIES):
+        errors = _delete_once(arm, kind, [one for one in members if one not in deleted], deleted)
+        if not errors:
+            return
+        lasting = [error for error in errors.values() if not _IN_USE.fullmatch(error.code)]
+        if lasting or attempt == _TRIES - 1 or not arm.deadline.allows(_RETRY_S):
+            break
+        codes = ", ".join(sorted({error.code for error in errors.values()}))
+        say(f"waiting, because Azure reports as in use: {listed([label_of(one) for one in errors], 3)} ({codes})")
+        arm.deadline.wait(_RETRY_S)
+    raise InventoryError(" ".join(map(str, errors.values())))
+
+
+def _delete_once(arm: Arm, kind: str, members: list[str], deleted: list[str]) -> dict[str, Refused]:
+    """Delete resources, and return the errors by the ids of those that could not be deleted."""
+    errors: dict[str, Refused] = {}
     started: list[tuple[str, Callable[[], None]]] = []
     for one in members:
         try:
             started.append((one, arm.begin("DELETE", one, kind)))
-        except InventoryError as error:
-            errors.append(str(error))
+        except Refused as error:
+            errors[one] = error
     for one, wait in started:
         try:
             wait()
             deleted.append(one)
-        except InventoryError as error:
-            errors.append(str(error))
-    if errors:
-        raise InventoryError(" ".join(errors))
+        except Refused as error:
+            errors[one] = error
+    return errors
 
 
 def _still_empty(stack: Stack, arm: Arm, accounts: list[str]) -> None:

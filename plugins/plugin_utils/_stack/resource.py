@@ -86,6 +86,7 @@ class Resource:
     :ivar once: dotted paths of fields that are sent when it is made, and then never compared: Azure cannot change or
         does not return them, or others own them from then on.
     :ivar fixed: dotted paths of fields that Azure cannot change later. A difference is an error.
+    :ivar defaults: what fields have that Azure does not return, by dotted path.
     :ivar owned: dotted path of a list in which all entries whose name starts with ``prefix`` belong to the stack. Its
         other entries are foreign.
     :ivar prefix: see ``owned``.
@@ -100,6 +101,7 @@ class Resource:
     needs: tuple[str, ...] = ()
     once: frozenset[str] = frozenset()
     fixed: frozenset[str] = frozenset()
+    defaults: Mapping[str, Any] = field(default_factory=dict)
     owned: str = ""
     prefix: str = ""
     adopted: bool = False

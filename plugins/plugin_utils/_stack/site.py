@@ -13,8 +13,9 @@ from typing import Any
 import yaml
 
 from . import resource as kinds
+from .desired import tenant_ids
 from .machines import HOME
-from .model import AMLFS, AZURE_FILES, COMPUTE, CONTROLLER_NFS, PUBLIC, ScaleSet, Stack, Suffixes
+from .model import AMLFS, AZURE_FILES, COMPUTE, CONTROLLER_NFS, PUBLIC, TAG, ScaleSet, Stack, Suffixes
 from .names import Names
 
 INVENTORY = "azure_vmss.yml"
@@ -51,6 +52,7 @@ def variables_of(stack: Stack, found: Mapping[str, Mapping[str, Any] | None]) ->
         "hpcai_key_source": "key_vault",
         "hpcai_key_vault": f"https://{stack.key_vault.name.lower()}.{stack.suffixes.vault}",
         "hpcai_key_secret": stack.key_vault.secret,
+        **_identity(stack, names, found),
     }
     home = stack.shared_home
     if home.source == CONTROLLER_NFS:
@@ -74,6 +76,23 @@ def variables_of(stack: Stack, found: Mapping[str, Mapping[str, Any] | None]) ->
     if elastic and stack.suffixes.manager != Suffixes.manager:
         variables["elastic_endpoint"] = stack.suffixes.manager
     return variables
+
+
+def _identity(stack: Stack, names: Names, found: Mapping[str, Mapping[str, Any] | None]) -> dict[str, str]:
+    """Return which identity a machine uses; empty until the identities exist.
+
+    Machines of the same cluster that the stack did not make have identities of their own.
+    """
+    clients = tenant_ids(stack, "", found).clients
+    if not {names.controller_identity, names.nodes_identity} <= clients.keys():
+        return {}
+    return {
+        "hpcai_identity_client_id": (
+            f"{{{{ '' if (azure_tags | default({{}}, true)).{TAG} | default('') != '{stack.owner}'"
+            f" else '{clients[names.controller_identity]}' if 'hpcai_controller' in group_names"
+            f" else '{clients[names.nodes_identity]}' }}}}"
+        )
+    }
 
 
 def _elastic(one: ScaleSet, names: Names) -> dict[str, Any]:

@@ -6,15 +6,17 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterable, Mapping
+from copy import deepcopy
 from typing import Any
+from uuid import NAMESPACE_URL, uuid5
 
-from .data import assignments
 from .desired import TenantIds, desired
 from .model import Stack
 from .names import Names
 from .ownership import Record
-from .resource import API_VERSIONS, DEPLOYMENT, GROUP, IDENTITY, SECRET, Resource
+from .resource import API_VERSIONS, DEPLOYMENT, GROUP, IDENTITY, MACHINES, SECRET, Resource
 
 _SUBSCRIPTION_SCHEMA = "https://schema.management.azure.com/schemas/2018-05-01/subscriptionDeploymentTemplate.json#"
 SCHEMA = "https://schema.management.azure.com/schemas/2019-04-01/deploymentTemplate.json#"
@@ -70,20 +72,37 @@ def record_template(record: Record) -> dict[str, Any]:
 def export(stack: Stack, tenant: str) -> dict[str, Any]:
     """Return the full template, for teams that deploy themselves.
 
-    Besides literals and the parameter of the munge key it has the ids of the principals of new identities, which no one
-    knows before.
+    Besides literals and the parameter of the munge key it has the ids of the principals of new identities, and their
+    client ids, which no one knows before.
     """
     names = Names(stack)
-    principals = {
-        one.identity: f"[reference('{one.identity}', '{API_VERSIONS[IDENTITY]}').principalId]"
-        for one in assignments(stack, names)
-    }
+    identities = (names.controller_identity, names.nodes_identity)
+    principals = {one: f"[{_reference(one)}.principalId]" for one in identities}
+    clients = {one: str(uuid5(NAMESPACE_URL, one.lower())) for one in identities}
     made = template(
-        (one, one.body)
-        for one in desired(stack, TenantIds(tenant, principals))
+        (one, _with_references(one, clients) if one.kind in MACHINES else one.body)
+        for one in desired(stack, TenantIds(tenant, principals, clients))
         if not one.adopted and one.kind != GROUP
     )
     return {**made, "metadata": {"description": _DEPLOY_ONCE}}
+
+
+def _reference(identity: str) -> str:
+    return f"reference('{identity}', '{API_VERSIONS[IDENTITY]}')"
+
+
+def _with_references(machine: Resource, clients: Mapping[str, str]) -> dict[str, Any]:
+    """Return the body of a machine whose user data gets the client id of its identity when it is deployed.
+
+    :param clients: what stands for the client ids in the user data, by the identities' ids.
+    """
+    body: dict[str, Any] = deepcopy(dict(machine.body))
+    (identity,) = body["identity"]["userAssignedIdentities"]
+    properties = body["properties"]
+    holder = properties.get("virtualMachineProfile", properties)
+    text = base64.b64decode(holder["userData"]).decode().replace("'", "''")
+    holder["userData"] = f"[base64(replace('{text}', '{clients[identity]}', {_reference(identity)}.clientId))]"
+    return body
 
 
 def _around(resources: list[dict[str, Any]]) -> dict[str, Any]:

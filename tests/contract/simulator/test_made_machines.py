@@ -25,6 +25,7 @@ from simulator.testing import TEST_KEY, Simulator, running
 
 COMPUTE = "Microsoft.Compute/virtualMachineScaleSets"
 USER = "hpc"
+RESERVATION = {"capacityReservationGroup": {"id": stack.rid("Microsoft.Compute/capacityReservationGroups", "ours")}}
 KEY_FILE = f"/home/{USER}/.ssh/authorized_keys"
 OWN_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBB own"
 
@@ -176,6 +177,14 @@ def test_what_cannot_be_made_is_refused(simulator: Simulator) -> None:
     assert refused(simulator, with_("zones", ["2"], sets)) == "SkuNotAvailable"
     assert refused(simulator, with_("properties.upgradePolicy", {}, sets)) == "InvalidParameter"
     assert refused(simulator, with_("properties.scaleIn", {}, sets)) == "InvalidRequestContent"
+    small = with_("sku.name", "Standard_B2s", sets)
+    interface = small["properties"]["virtualMachineProfile"]["networkProfile"]["networkInterfaceConfigurations"][0]
+    interface["properties"]["enableAcceleratedNetworking"] = True
+    assert refused(simulator, small) == "VMSizeIsNotPermittedToEnableAcceleratedNetworkingForVmss"
+    reserved = with_("properties.virtualMachineProfile.capacityReservation", RESERVATION, sets)
+    assert refused(simulator, with_("properties.singlePlacementGroup", True, reserved)) == "InvalidParameter"
+    reserved = with_("properties.singlePlacementGroup", False, reserved)
+    assert refused(simulator, with_("sku.name", "Standard_ND96asr_v4", reserved)) == "InvalidParameter"
     simulator.limits.accepted = ["almalinux/almalinux-hpc/8_10-hpc-gen2"]
     assert put(simulator, with_(image, alma) | {"plan": plan}).status_code == 201
     assert refused(simulator, machine() | {"name": "second"}) == "NicInUse"

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.errors import InventoryError
+from ansible_collections.hpcai.azure.plugins.plugin_utils._stack import remove
 from ansible_collections.hpcai.azure.plugins.plugin_utils._stack import resource as kinds
 
 from .cloud import Azure, smallest
@@ -156,11 +157,13 @@ def test_scale_set_made_again_by_somebody_else_stays(azure: Azure) -> None:
     assert not azure.exists(azure.names().controller)
 
 
-@pytest.mark.parametrize("below", [False, True])
-def test_lock_is_named_and_nothing_is_deleted(azure: Azure, below: bool) -> None:
+@pytest.mark.parametrize("where", ["subscription", "group", "resource"])
+def test_lock_is_named_and_nothing_is_deleted(azure: Azure, where: str) -> None:
     wanted = smallest(**NO_DATA)
     azure.run(wanted)
-    scope = azure.names().controller if below else azure.names().network.split("/providers/")[0]
+    scope = azure.names().controller
+    if where != "resource":
+        scope = scope.split("/resourceGroups/" if where == "subscription" else "/providers/")[0]
     lock = f"{scope}/providers/{kinds.LOCK}/keep"
     azure.put(lock, {"properties": {"level": "CanNotDelete"}})
     azure.simulator.clear()
@@ -188,6 +191,40 @@ def test_teardown_that_fails_is_continued(azure: Azure) -> None:
     assert "compute" not in deletions(azure)
     assert done["stays"] == []
     assert azure.simulator.model.resource_groups == {}
+
+
+def test_interfaces_that_azure_reserves_for_deleted_machines_are_waited_for(
+    azure: Azure, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remove, "_RETRY_S", 0.5)
+    azure.simulator.limits.nic_reserved_s = 2
+    wanted = smallest(**NO_DATA)
+    azure.run(wanted)
+    done = azure.run(wanted, state="absent")
+
+    assert done["stays"] == []
+    assert azure.simulator.model.resource_groups == {}
+    assert deletions(azure).count("hpcai-controller-nic") > 1
+
+
+def test_teardown_after_a_first_run_that_failed_at_a_machine(azure: Azure, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remove, "_RETRY_S", 0.5)
+    azure.simulator.limits.nic_reserved_s = 2
+    wanted = smallest(**NO_DATA)
+    azure.simulator.add_fault(
+        "PUT .*/virtualMachines/hpcai-controller$",
+        service="deployment",
+        status=409,
+        code="SkuNotAvailable",
+        message="Not there.",
+    )
+    with pytest.raises(InventoryError, match="SkuNotAvailable"):
+        azure.run(wanted)
+    done = azure.run(wanted, state="absent")
+
+    assert done["stays"] == []
+    assert azure.simulator.model.resource_groups == {}
+    assert deletions(azure).count("hpcai-controller-nic") > 1
 
 
 def test_interrupted_first_run_must_be_finished_before_a_teardown(

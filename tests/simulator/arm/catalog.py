@@ -19,7 +19,7 @@ from simulator.arm.longrunning import accepted
 from simulator.arm.paging import query
 from simulator.arm.provision import changes, network, rights, services, sizing
 from simulator.arm.provision.network import prefix_of
-from simulator.limits import CATALOG, fold
+from simulator.limits import CATALOG, fold, reservable
 from simulator.model import Model
 from simulator.resources import Document
 
@@ -111,7 +111,8 @@ def _sku(model: Model, size: dict[str, Any], location: str) -> dict[str, Any]:
         "MaxNetworkInterfaces": size["nics"],
         "HyperVGenerations": size.get("generations", "V1,V2"),
         "EphemeralOSDiskSupported": size.get("ephemeral", True),
-        "AcceleratedNetworkingEnabled": True,
+        "AcceleratedNetworkingEnabled": size.get("accelerated_networking", True),
+        "CapacityReservationSupported": reservable(size),
         "LowPriorityCapable": True,
         "PremiumIO": True,
         "CpuArchitectureType": "x64",

@@ -42,6 +42,8 @@ def merge(body: dict[str, Any], scale_set: ScaleSet) -> bool:
         scale_set.single_placement_group = scale_set.sent["properties"]["singlePlacementGroup"]
         _merge(scale_set.sent, {key: body[key] for key in ("zones", "plan") if key in body})
     if isinstance(profile, dict):
+        # The published body of a PATCH, VirtualMachineScaleSetUpdateVMProfile, does not have this field.
+        profile = {key: value for key, value in profile.items() if key != "capacityReservation"}
         _forget_other_kind(scale_set, profile)
         _merge(scale_set.profile, profile)
         _take_image(scale_set)

@@ -18,7 +18,7 @@ from simulator.arm import versions
 from simulator.arm.compute_payloads import timestamp
 from simulator.arm.context import Context
 from simulator.arm.errors import CODES, ArmError
-from simulator.arm.provision import changes
+from simulator.arm.provision import changes, interfaces
 from simulator.arm.provision.expressions import with_references
 from simulator.arm.provision.targets import DEPLOYMENTS, GROUPS
 from simulator.arm.provision.templates import Step
@@ -143,6 +143,7 @@ def _start(state: Context, pool: ThreadPoolExecutor, step: Step, steps: list[Ste
         body = with_references(step.body, step.place.name, functools.partial(_properties, state, step, steps))
         made = changes.put(state, step.place, body, step.version)
     except ArmError as error:
+        interfaces.reserve(state, step.body.get("properties") or {}, step.place.id)
         _finish(step, error)
         return None
     except Exception as error:  # the deployment must end after any error

@@ -1,13 +1,15 @@
 # Copyright (c) 2026, hpcai.azure contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The expressions of templates that this simulator evaluates: ``parameters``, and ``reference`` with id and version.
+"""The expressions of templates that this simulator evaluates: ``parameters``, and ``reference`` with id and version,
+also as the last argument of ``base64(replace(...))``.
 
 Azure evaluates a reference when it makes the resource, so its validation does not know the value.
 """
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Callable
 from typing import Any
@@ -15,7 +17,14 @@ from typing import Any
 from simulator.arm.errors import ArmError
 
 _PARAMETER = re.compile(r"\[parameters\('(\w+)'\)\]")
-_REFERENCE = re.compile(r"\[reference\('(/[^']+)', '([^']+)'\)\.(\w+)\]")
+_VALUE = r"reference\('(?P<id>/[^']+)', '(?P<version>[^']+)'\)\.(?P<property>\w+)"
+_REFERENCE = re.compile(rf"\[{_VALUE}\]")
+# A quote in a text is written twice.
+_REPLACED = re.compile(rf"\[base64\(replace\('(?P<text>(?:[^']|'')*)', '(?P<old>[^']+)', {_VALUE}\)\)\]")
+
+
+def _reference(text: str) -> re.Match[str] | None:
+    return _REFERENCE.fullmatch(text) or _REPLACED.fullmatch(text)
 
 
 def invalid(message: str) -> ArmError:
@@ -46,7 +55,7 @@ def literal(value: Any, where: str, key: str) -> Any:
     def of(text: str) -> str:
         if text.startswith("[["):
             return text[1:]
-        if _REFERENCE.fullmatch(text):
+        if _reference(text):
             if key != "properties":
                 raise invalid(f"The template function 'reference' is not expected at this location: '{key}' of {where}")
         elif text.startswith("[") and text.endswith("]"):
@@ -61,7 +70,7 @@ def has_references(value: Any) -> bool:
     found: list[str] = []
 
     def of(text: str) -> str:
-        found.extend([text] if _REFERENCE.fullmatch(text) else [])
+        found.extend([text] if _reference(text) else [])
         return text
 
     _mapped(value, of)
@@ -76,18 +85,23 @@ def with_references(value: Any, where: str, read: Callable[[str, str], dict[str,
     """
 
     def of(text: str) -> Any:
-        found = _REFERENCE.fullmatch(text)
+        found = _reference(text)
         if found is None:
             return text
-        properties = read(found[1], found[2])
-        if found[3] not in properties:
+        properties = read(found["id"], found["version"])
+        if found["property"] not in properties:
             raise ArmError(
                 400,
                 "InvalidTemplate",
                 f"Unable to process template language expressions for resource '{where}': 'The language expression "
-                f"property '{found[3]}' doesn't exist, available properties are '{', '.join(sorted(properties))}'.'",
+                f"property '{found['property']}' doesn't exist, available properties are "
+                f"'{', '.join(sorted(properties))}'.'",
             )
-        return properties[found[3]]
+        value = properties[found["property"]]
+        if found.re is _REFERENCE:
+            return value
+        replaced = found["text"].replace("''", "'").replace(found["old"], value)
+        return base64.b64encode(replaced.encode()).decode()
 
     return _mapped(value, of)
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 from simulator.addresses import AddressesExhausted, AddressPool
@@ -14,7 +15,7 @@ from simulator.arm.network_payloads import mac_number
 from simulator.arm.provision.kinds import Change, Kind, id_of, users
 from simulator.arm.provision.network import NetworkKind
 from simulator.effects import Work
-from simulator.resources import NETWORK, Document, Resource
+from simulator.resources import NETWORK, Document, Resource, now
 
 BASTION_SUBNET = "AzureBastionSubnet"
 
@@ -156,6 +157,7 @@ class Interface(NetworkKind):
                 f"Network Interface {item.id} is used by existing resource {machine['id']}. In order to delete the "
                 "network interface, it must be dissociated from the resource. See aka.ms/deletenic.",
             )
+        check_reserved(item)
 
     def remove(self, state: Context, item: Resource) -> Work | None:
         """Free the addresses."""
@@ -163,6 +165,29 @@ class Interface(NetworkKind):
         for configuration in item.properties["ipConfigurations"]:
             _release(state, configuration["properties"])
         return super().remove(state, item)
+
+
+def reserve(state: Context, properties: dict[str, Any], machine: str) -> None:
+    """Reserve the interfaces of a machine that is gone or could not be made."""
+    seconds = state.model.limits.nic_reserved_s
+    for item in (properties.get("networkProfile") or {}).get("networkInterfaces") or []:
+        interface = state.model.documents.get(str(item.get("id")))
+        if interface is not None and seconds:
+            interface.reserved = machine, now() + timedelta(seconds=seconds)
+
+
+def check_reserved(interface: Document, machine: str = "") -> None:
+    """Raise ArmError if an interface is reserved for another machine."""
+    if interface.reserved is None or interface.reserved[1] <= now():
+        return
+    if interface.reserved[0].lower() != machine.lower():
+        # As quoted in https://github.com/gardenlinux/gardenlinux/issues/4133.
+        raise ArmError(
+            400,
+            "NicReservedForAnotherVm",
+            "Nic(s) in request is reserved for another Virtual Machine for 180 seconds. Please provide another nic(s) "
+            f"or retry after 180 seconds. Reserved VM: {interface.reserved[0]}",
+        )
 
 
 class Bastion(NetworkKind):

@@ -13,6 +13,7 @@ from simulator.arm import compute_payloads
 from simulator.arm.context import Context
 from simulator.arm.errors import ArmError, bad_parameter
 from simulator.arm.provision import sizing
+from simulator.arm.provision.interfaces import check_reserved, reserve
 from simulator.arm.provision.kinds import Change, Kind
 from simulator.arm.provision.targets import Target
 from simulator.effects import Work
@@ -105,6 +106,9 @@ class Machine(Kind):
             holder = read(found, "properties.virtualMachine.id")
             if holder and holder.lower() != change.target.id.lower():
                 raise ArmError(400, "NicInUse", f"Network Interface {interface['id']} is used by {holder}.")
+            document = change.state.model.documents.get(str(interface.get("id")))
+            if document is not None:
+                check_reserved(document, change.target.id)
         sizing.check_identity(change)
         if old is None:
             if not properties.get("osProfile"):
@@ -304,6 +308,7 @@ def let_go(state: Context, machine: Instance) -> None:
     if machine.sent is None:
         return
     properties, documents = machine.sent["properties"], state.model.documents
+    reserve(state, properties, machine.upper_group_id + machine.path)
     storage = properties["storageProfile"]
     for disk in [storage["osDisk"], *storage["dataDisks"]]:
         document = documents.get(f"{machine.group_id}/providers/{COMPUTE}/disks/{disk['name']}")

@@ -18,6 +18,7 @@ from simulator.arm.provision.kinds import Change, Kind
 from simulator.arm.provision.machines import check_login, hardware_of, read, settle_into, user_data_of
 from simulator.arm.provision.targets import Target
 from simulator.effects import Work
+from simulator.limits import reservable
 from simulator.resources import Resource, ScaleSet
 
 
@@ -60,9 +61,36 @@ class Set(Kind):
         self._check_profile(change, profile, old)
         if old is None or old.vm_size.lower() != sku["name"].lower():
             sizing.check_size(change, sku["name"], zones)
+            self._check_networking(change, profile, sku["name"])
+        if read(profile, "capacityReservation.capacityReservationGroup.id"):
+            self._check_reservation(change, sku["name"], bool(one_group))
         more = sku["capacity"] - (old.capacity if old is not None else 0)
         spot = profile.get("priority") in ("Spot", "Low")
         sizing.need_cores(change, sizing.demand(change.state.model, sku["name"], spot, max(0, more)))
+
+    @staticmethod
+    def _check_networking(change: Change, profile: dict[str, Any], size: str) -> None:
+        known = change.state.model.limits.size(size) or {}
+        for interface in read(profile, "networkProfile.networkInterfaceConfigurations") or ():
+            if read(interface, "properties.enableAcceleratedNetworking") and not known.get(
+                "accelerated_networking", True
+            ):
+                # As quoted in https://github.com/kubernetes-sigs/cluster-api/issues/1201.
+                raise ArmError(
+                    400,
+                    "VMSizeIsNotPermittedToEnableAcceleratedNetworkingForVmss",
+                    f"Virtual machine at index 0 of VM scale set {change.target.id} has size {size}, which is not "
+                    "compatible with enabling accelerated networking in the network profile on the scale set.",
+                )
+
+    @staticmethod
+    def _check_reservation(change: Change, size: str, one_group: bool) -> None:
+        """Refuse a capacity reservation that Azure's documentation excludes. The texts of the errors are not known."""
+        known = change.state.model.limits.size(size)
+        if one_group:
+            raise bad_parameter("singlePlacementGroup", "must be false for a scale set with a capacity reservation")
+        if known is not None and not reservable(known):
+            raise bad_parameter("capacityReservation", f"is not supported for the VM size {size}")
 
     @staticmethod
     def _check_profile(change: Change, profile: dict[str, Any], old: ScaleSet | None) -> None:

@@ -170,7 +170,7 @@ def client_ids(state: Context, identity: dict[str, Any]) -> tuple[str, ...]:
 
 def settle_identity(change: Change, before: dict[str, Any] | None) -> dict[str, Any] | None:
     """The identity of a machine with the ids that the service adds. A system-assigned one keeps its principal."""
-    identity = change.body.get("identity")
+    identity = _with_added(change.body.get("identity") or {}, change.state.model.limits.added_identities)
     if not identity or identity.get("type") == "None":
         return None
     settled: dict[str, Any] = {"type": identity["type"]}
@@ -182,6 +182,21 @@ def settle_identity(change: Change, before: dict[str, Any] | None) -> dict[str, 
         own = {key: body["properties"][key] for key in ("principalId", "clientId")}
         settled.setdefault("userAssignedIdentities", {})[azure_id] = own
     return settled
+
+
+def _with_added(identity: dict[str, Any], added: list[str]) -> dict[str, Any]:
+    """The identity of a request with those that a policy adds."""
+    if not added:
+        return identity
+    types = {one.strip() for one in str(identity.get("type") or "None").split(",")} - {"None"}
+    assigned = dict(identity.get("userAssignedIdentities") or {})
+    for one in added:
+        if one == "SystemAssigned":
+            types.add(one)
+        else:
+            types.add("UserAssigned")
+            assigned.setdefault(one, {})
+    return {"type": ", ".join(sorted(types)), **({"userAssignedIdentities": assigned} if assigned else {})}
 
 
 def check_identity(change: Change) -> None:

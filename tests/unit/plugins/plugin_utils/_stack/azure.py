@@ -17,6 +17,8 @@ from ansible_collections.hpcai.azure.plugins.plugin_utils._stack.ownership impor
 from ansible_collections.hpcai.azure.plugins.plugin_utils._stack.resource import Resource
 
 TENANT = "00000000-0000-4000-8000-0000000000aa"
+NODES, CONTROLLER = "00000000-0000-4000-8000-0000000000bb", "00000000-0000-4000-8000-0000000000cc"
+"""Client ids of the identities."""
 FOREIGN_RULE = {
     "name": "backup-agent",
     "etag": 'W/"7"',
@@ -30,7 +32,9 @@ def known(stack: Stack) -> TenantIds:
     """What is known about a stack whose identities exist."""
     names = Names(stack)
     return TenantIds(
-        TENANT, {names.nodes_identity: "principal-nodes", names.controller_identity: "principal-controller"}
+        TENANT,
+        {names.nodes_identity: "principal-nodes", names.controller_identity: "principal-controller"},
+        {names.nodes_identity: NODES, names.controller_identity: CONTROLLER},
     )
 
 
@@ -60,6 +64,7 @@ def answer(stack: Stack, one: Resource) -> dict[str, Any]:
         body["sku"]["capacity"] = 40
     if one.kind == kinds.IDENTITY:
         properties["principalId"] = known(stack).principals[one.id]
+        properties["clientId"] = known(stack).clients[one.id]
     if one.kind == kinds.NSG:
         properties["securityRules"].append(copy.deepcopy(FOREIGN_RULE))
         properties["defaultSecurityRules"] = [{"name": "DenyAllInBound"}]

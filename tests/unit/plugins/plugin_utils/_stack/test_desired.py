@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 from typing import Any
 
 import pytest
@@ -14,7 +16,7 @@ from ansible_collections.hpcai.azure.plugins.plugin_utils._stack import resource
 from ansible_collections.hpcai.azure.plugins.plugin_utils._stack.names import Names
 from ansible_collections.hpcai.azure.plugins.plugin_utils._stack.resource import Resource
 
-from .azure import resources_of
+from .azure import CONTROLLER, NODES, resources_of
 from .stacks import GROUP_ID, IMAGE, sets, stack
 
 CPU = "Standard_D8s_v5"
@@ -64,8 +66,21 @@ def test_health_extension_and_reservation_are_options() -> None:
     (extension,) = profile(health_extension=True)["extensionProfile"]["extensions"]
     assert extension["properties"]["settings"] == {"protocol": "tcp", "port": 6818}
     group = f"{GROUP_ID}/providers/Microsoft.Compute/capacityReservationGroups/ours"
-    reserved = profile(capacity_reservation_group=group)["capacityReservation"]
+    reserved = profile(vm_size=CPU, capacity_reservation_group=group)["capacityReservation"]
     assert reserved == {"capacityReservationGroup": {"id": group}}
+
+
+def test_machines_ask_for_their_own_identity() -> None:
+    """Azure Policy can add identities to a machine, and the metadata service then returns another one's token."""
+    asked = {}
+    for one in resources_of(stack()):
+        if one.kind in kinds.MACHINES:
+            properties = one.body["properties"]
+            encoded = properties.get("virtualMachineProfile", properties)["userData"]
+            text = base64.b64decode(encoded).decode().removeprefix("#cloud-config\n")
+            asked[one.name] = json.loads(text)["hpcai"]["key"]["client_id"]
+
+    assert asked == {"hpcai-controller": CONTROLLER, "hpcai-login-1": NODES, "compute": NODES}
 
 
 def test_machines_come_after_what_their_first_boot_needs() -> None:

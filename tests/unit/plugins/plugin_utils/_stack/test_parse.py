@@ -20,6 +20,7 @@ from ansible_collections.hpcai.azure.plugins.plugin_utils._stack.parse import st
 from .stacks import GROUP_ID, IMAGE, SUBSCRIPTION, sets, smallest, stack
 
 HUB = f"{GROUP_ID}/providers/Microsoft.Network/virtualNetworks/hub"
+RESERVED = f"{GROUP_ID}/providers/Microsoft.Compute/capacityReservationGroups/ours"
 ZONES = f"{GROUP_ID}/providers/Microsoft.Network/privateDnsZones"
 
 
@@ -101,6 +102,14 @@ def test_uuid_depends_on_subscription_group_and_name() -> None:
             "in the zone privatelink.file.core.windows.net. Give its id, not ",
         ),
         ({"scale_sets": sets(1, single_placement_group=False)}, "has InfiniBand"),
+        (
+            {"scale_sets": sets(1, capacity_reservation_group=RESERVED)},
+            "has InfiniBand, .* placement group. Remove the",
+        ),
+        (
+            {"scale_sets": sets(1, vm_size="d8s_v5", single_placement_group=True, capacity_reservation_group=RESERVED)},
+            "no reserved capacity to a set with a single placement group, so set single_placement_group: false",
+        ),
         ({"scale_sets": sets(1, max=101)}, "at most 100 instances, not 101"),
         ({"scale_sets": sets(1, max_price=3.5)}, "only spot instances have one"),
         ({"storage": {"allow_from": ["192.0.2.8/31"]}}, "accepts no /31"),

@@ -169,12 +169,26 @@ def test_hardware_that_differs_from_the_collections_facts_is_a_warning(capabilit
     [
         ({"spot": True}, "LowPriorityCapable"),
         ({"ephemeral": True}, "EphemeralOSDiskSupported"),
+        ({"reserved": True}, "CapacityReservationSupported"),
+        ({}, "AcceleratedNetworkingEnabled"),
         ({}, "PremiumIO"),
     ],
 )
 def test_a_size_that_does_not_support_the_model_fails(changes: dict[str, Any], capability: str) -> None:
     lacking = replace(GPU_SKU, capabilities={**GPU_SKU.capabilities, capability: "False"})
     assert "it does not support" in only(sizes(lacking, **changes), "fail").summary
+
+
+def test_what_the_machines_do_not_use_need_not_be_supported() -> None:
+    unused = ("LowPriorityCapable", "EphemeralOSDiskSupported", "CapacityReservationSupported")
+    lacking = replace(GPU_SKU, capabilities={**GPU_SKU.capabilities, **dict.fromkeys(unused, "False")})
+    assert {one.verdict for one in sizes(lacking)} == {"pass"}
+
+
+def test_only_scale_sets_need_accelerated_networking() -> None:
+    lacking = replace(CPU_SKU, capabilities={**CPU_SKU.capabilities, "AcceleratedNetworkingEnabled": "False"})
+    verdicts = judge_sizes(needs(machines=(CONTROLLER,)), facts(skus=Answer([lacking])), None)
+    assert {one.verdict for one in verdicts} == {"pass"}
 
 
 def test_an_unknown_size_of_compute_nodes_is_described() -> None:

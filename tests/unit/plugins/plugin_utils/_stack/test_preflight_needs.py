@@ -12,7 +12,7 @@ import pytest
 
 from ansible_collections.hpcai.azure.plugins.plugin_utils._stack.preflight_needs import needs_of
 
-from .stacks import SUBSCRIPTION, stack
+from .stacks import GROUP_ID, SUBSCRIPTION, sets, stack
 
 VNET = f"/subscriptions/{SUBSCRIPTION}/resourceGroups/hub/providers/Microsoft.Network/virtualNetworks/hub"
 
@@ -174,6 +174,10 @@ def test_spot_zone_and_ephemeral_disks_of_a_set() -> None:
         )
     ).machines
     assert (one.vm_size, one.spot, one.zone, one.ephemeral) == ("Standard_ND96asr_v4", True, "3", True)
+    assert not one.reserved
+    group = f"{GROUP_ID}/providers/Microsoft.Compute/capacityReservationGroups/ours"
+    cpu = stack(scale_sets=sets(1, vm_size="Standard_D8s_v5", capacity_reservation_group=group))
+    assert [one.reserved for one in needs_of(cpu).machines if one.is_set] == [True]
     assert one.image == "microsoft-dsvm:ubuntu-hpc:2204:22.04.2025010101"
     assert one.label == "set gpu"
 

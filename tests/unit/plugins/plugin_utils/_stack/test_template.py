@@ -28,7 +28,7 @@ from ansible_collections.hpcai.azure.plugins.plugin_utils._stack.machines import
 from ansible_collections.hpcai.azure.plugins.plugin_utils._stack.ownership import Record, record_from
 from ansible_collections.hpcai.azure.plugins.plugin_utils._stack.template import export, record_template, template
 
-from .azure import TENANT, resources_of
+from .azure import NODES, TENANT, resources_of
 from .stacks import sets, stack
 
 FULL: dict[str, Any] = {
@@ -75,7 +75,7 @@ def test_export_is_complete_and_contains_no_secret() -> None:
     expected = {one.kind for one in resources_of(wanted)} - {kinds.GROUP}
     assert {entry["type"] for entry in made["resources"]} == expected
     expressions = {text.split("(")[0] for text in texts(made) if text.startswith("[")}
-    assert expressions == {"[reference", "[parameters"}
+    assert expressions == {"[reference", "[parameters", "[base64"}
     assert made["parameters"]["mungeKey"]["type"] == "securestring"
     # Whoever has only the file must learn that its capacity of 0 deletes all instances the second time.
     assert "Deploy this once" in made["metadata"]["description"]
@@ -107,13 +107,14 @@ def test_record_survives_its_deployment() -> None:
 
 
 def test_user_data_is_what_the_boot_phase_reads() -> None:
-    text = decoded(user_data(stack(), ["compute"], "https://keys.vault.azure.net"))
+    key = {"source": "key_vault", "vault": "https://keys.vault.azure.net", "secret": "munge", "client_id": NODES}
+    text = decoded(user_data(stack(), ["compute"], key))
     content = json.loads(text)["hpcai"]
 
     assert content.pop("schema") == 1
     settings = settings_from(content, FROM_USER_DATA, "the user data")
     assert (settings.name, settings.functions, settings.controllers) == ("hpcai", ("compute",), ("10.42.0.4",))
-    assert settings.key.vault == "https://keys.vault.azure.net"
+    assert (settings.key.vault, settings.key.client_id) == ("https://keys.vault.azure.net", NODES)
 
 
 def test_home_of_the_controller_is_in_its_user_data() -> None:
