@@ -52,6 +52,10 @@ HOSTS = {
     "ubuntu24_repository": system("Ubuntu", "24.04", slurm_source="repository", slurm_repository={"suite": "insiders"}),
     "rocky9": system("Rocky", "9.4", "RedHat", slurm_version="24.11"),
     "rocky9_epel": system("Rocky", "9.4", "RedHat", slurm_source="distribution"),
+    "rocky9_directory": system("Rocky", "9.4", "RedHat", slurm_user_source="directory"),
+    "rocky9_epel_directory": system(
+        "Rocky", "9.4", "RedHat", slurm_source="distribution", slurm_user_source="directory"
+    ),
     "preinstalled": system("Debian", "12", slurm_source="preinstalled"),
     "pinned": system("Debian", "12", slurm_version="22.05.8-4", slurm_packages_extra=["openmpi-bin"]),
     "complete": of_debian(**recorded()),
@@ -114,6 +118,14 @@ def by_host(evaluate: Evaluate) -> dict[str, dict[str, Any]]:
         ),
         ("rocky9_epel", "distribution", ["munge", "pmix", "e2fsprogs", "acl", "slurm", "slurm-slurmctld",
          "slurm-slurmd"]),
+        # nss_slurm is in the package slurm of SchedMD's slurm.spec, and in a package of its own in EPEL.
+        (
+            "rocky9_directory",
+            "repository",
+            ["munge", "pmix", "e2fsprogs", "acl", "slurm", "slurm-slurmctld", "slurm-sackd", "slurm-slurmd"],
+        ),
+        ("rocky9_epel_directory", "distribution", ["munge", "pmix", "e2fsprogs", "acl", "slurm", "slurm-slurmctld",
+         "slurm-slurmd", "slurm-nss_slurm"]),
         ("preinstalled", "preinstalled", []),
     ],
 )  # fmt: skip
