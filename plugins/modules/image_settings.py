@@ -162,6 +162,9 @@ base:
     booted:
       description: Whether this is a running machine with its own kernel, and neither a container nor a mounted image.
       type: bool
+    secure_boot:
+      description: Whether this is a running machine whose firmware has Secure Boot turned on.
+      type: bool
 """
 
 from dataclasses import asdict

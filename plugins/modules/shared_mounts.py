@@ -17,6 +17,8 @@ description:
     next access. With O(mounts[].automount=false), the machine tries once at boot, for at most O(mounts[].timeout)
     seconds. slurmd waits for the end of this attempt, and then starts even if the attempt has failed. Run the module
     again to mount the file system after that.
+  - If SELinux is enabled and a mount is NFS, sets SELinux's boolean C(use_nfs_home_dirs), because otherwise sshd cannot
+    read keys in homes on NFS. Resets it when no NFS mount is left, unless it was on before.
   - Unless O(mounts[].hide=true), refuses a mount that would hide the home directory of a local account, because that
     user could not log in with an SSH key while the server is unavailable.
 author:

@@ -88,9 +88,10 @@ from typing import NoReturn
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine import selinux
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed, run
-from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm import ids, selinux
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm import ids
 
 
 def main() -> NoReturn:

@@ -101,6 +101,21 @@ def test_a_driver_that_does_not_load_fails_with_modprobes_message(node: GpuMachi
     assert node.calls() == []
 
 
+@pytest.mark.parametrize(("value", "advice"), [(1, "Turn Secure Boot off"), (0, "dkms status")])
+def test_a_driver_that_the_kernel_refuses_may_be_unsigned(node: GpuMachine, value: int, advice: str) -> None:
+    shutil.rmtree(node.root / "sys/module/nvidia")
+    variables = node.root / "sys/firmware/efi/efivars"
+    variables.mkdir(parents=True)
+    name = "SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
+    (variables / name).write_bytes(bytes([6, 0, 0, 0, value]))
+    words = "modprobe: ERROR: could not insert 'nvidia_uvm': Key was rejected by service"
+    outcome = node.step({"modprobe nvidia_uvm": (1, words)})
+    assert verdict(outcome) == ("fail", f"NVIDIA's driver is not loaded: {words}")
+    assert advice in outcome["action"]
+    # A module that does not exist was not refused.
+    assert "dkms status" in node.step({"modprobe nvidia_uvm": (1, FATAL.format("nvidia_uvm"))})["action"]
+
+
 @pytest.mark.parametrize(
     ("code", "expected", "words"),
     [

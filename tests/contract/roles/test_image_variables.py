@@ -74,6 +74,7 @@ FOUND = HOSTS["plain"]["found"]
 ASKED = (
     "packages",
     "lacking",
+    "builds_with",
     "unknown",
     "problems",
     "pins",
@@ -113,7 +114,8 @@ def test_packages_have_the_names_of_their_system(resolved: dict[str, dict[str, A
     )
     assert "libibverbs-utils" not in resolved["alma"]["packages"]  # DOCA includes it.
     assert "linux-headers-6.8.0-azure" in resolved["jammy"]["pins"]["driver"]["builds_with"]
-    assert "kernel-devel-6.8.0-azure" in resolved["alma"]["pins"]["driver"]["builds_with"]
+    assert resolved["alma"]["builds_with"] == ["dkms", "gcc", "make", "kernel-devel-6.8.0-azure"]
+    assert (resolved["plain"]["builds_with"], resolved["hpc"]["builds_with"]) == ([], [])
 
 
 def test_a_container_gets_no_chrony(resolved: dict[str, dict[str, Any]]) -> None:

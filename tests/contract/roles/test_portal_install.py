@@ -71,16 +71,44 @@ def test_programs_come_from_pypi_and_npm_unless_archives_are_given(tmp_path: pat
         portal_files=archives,
     )
     pip = f"python -m pip install --disable-pip-version-check --quiet --requirement {folder}/requirements.txt"
-    npm = f"npm install --prefix={folder}/proxy --ignore-scripts --no-audit --no-fund configurable-http-proxy@"
+    npm = f"npm install --prefix={folder}/proxy --ignore-scripts --no-audit --no-fund "
     asked = log.read_text(encoding="utf-8").splitlines()
     assert asked[0] == f"python3 -m venv {folder}/venv"
     if archives:
         assert asked[1:] == [f"{pip} --no-index --find-links {folder}/wheels"]
     else:
         assert asked[1] == pip
-        (version,) = [line.removeprefix(npm) for line in asked[2:]]
-        # No range, and no "latest".
-        assert version == "4.6.3"
+        (packages,) = [line.removeprefix(npm) for line in asked[2:]]
+        # No range, and no "latest". Newer releases of diagnostics do not run on Node.js 12.
+        assert packages == "configurable-http-proxy@4.6.3 @dabh/diagnostics@2.0.3"
+
+
+@pytest.mark.skipif(not pathlib.Path("/usr/bin/node").exists(), reason="the distribution's Node.js is not installed")
+@pytest.mark.parametrize(
+    ("program", "problem"),
+    [
+        ("console.log('4.6.3')", None),
+        # What Node.js 12.22.9 says about @so-ric/colorspace 1.1.6, and newer ones about a wrong archive.
+        ("this.a ??= = 1", "SyntaxError: Unexpected token '='"),
+        (None, "Cannot find module"),
+    ],
+)
+def test_a_proxy_that_does_not_run_is_refused_before_its_service_starts(
+    tmp_path: pathlib.Path, program: str | None, problem: str | None
+) -> None:
+    place = tmp_path / "proxy/node_modules/configurable-http-proxy/bin"
+    place.mkdir(parents=True)
+    if program is not None:
+        (place / "configurable-http-proxy").write_text(program, encoding="utf-8")
+    names = ["Find out whether the proxy runs with this Node.js", "Refuse a proxy that does not run"]
+    given = {"__portal_folder": str(tmp_path), "portal_functions": ["hub"]}
+    if problem is None:
+        assert "failed=0" in run_tasks(tmp_path, "install.yml", *names, **given)
+        return
+    with pytest.raises(AssertionError) as refused:
+        run_tasks(tmp_path, "install.yml", *names, **given)
+    assert "does not run with the machine's Node.js" in str(refused.value)
+    assert problem in str(refused.value)
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,23 @@ def read_boot_id(root: Root) -> str:
     return root.text(_BOOT_ID) or ""
 
 
+_SECURE_BOOT = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
+SIGNED_ONLY = (
+    "Secure Boot is on, and then the kernel refuses drivers without a signature that it knows. Turn Secure Boot off in "
+    "the security profile of the virtual machine or scale set, and restart it"
+)
+"""What to do about a driver that was compiled on a machine with Secure Boot."""
+
+
+def has_secure_boot(root: Root) -> bool:
+    """Whether the firmware has Secure Boot turned on.
+
+    The file contains four bytes of attributes, and then the variable's value, 0 or 1 (the kernel's
+    Documentation/filesystems/efivarfs.rst; UEFI specification, globally defined variables).
+    """
+    return (root.text(_SECURE_BOOT) or "").endswith("\x01")
+
+
 LOADED, ABSENT, REFUSED = "loaded", "absent", "refused"
 # The messages of kmod and of busybox.
 _NO_SUCH_MODULE = re.compile(r"module \S+ not found|can't find module|no such module", re.IGNORECASE)

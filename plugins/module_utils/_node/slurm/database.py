@@ -16,10 +16,10 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from ..machine import selinux
 from ..machine.root import Root
 from ..machine.run import CommandFailed, Run, must
 from ..setup.managed_file import FileChange, change_of
-from . import selinux
 
 _NAME = re.compile(r"[A-Za-z0-9_]{1,64}")
 # ProtectHome=true in mariadb.service hides these.

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import os
 
+from ..machine import selinux
 from ..machine.mounts import read_mounts
 from ..machine.owners import live_jobs, read_owned
 from ..machine.root import Root
 from ..machine.run import Run, must
-from . import selinux
 
 IMAGE = "/run/hpcai/slurmd-spool.img"
 """On a tmpfs, where it takes only the space of written data: the spool's content is not needed after a restart."""

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine import selinux
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result
-from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm import ids, selinux
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm import ids
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.ids import Facts
 from ansible_collections.hpcai.azure.plugins.modules import slurm_ids
 

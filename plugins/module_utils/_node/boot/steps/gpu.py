@@ -27,7 +27,7 @@ from ...health.gpu_answers import findings_in
 from ...health.gpus import Gpus
 from ...machine.config import ConfigError
 from ...machine.gpu import Driver, GpuError, nvidia_gpus
-from ...machine.kernel import ABSENT, LOADED, is_loaded, load_module
+from ...machine.kernel import ABSENT, LOADED, REFUSED, SIGNED_ONLY, has_secure_boot, is_loaded, load_module
 from ...machine.root import Root
 from ...machine.run import wait_until
 from ...machine.unit_state import read_unit
@@ -120,7 +120,8 @@ def _load(context: Context, name: str) -> tuple[tuple[str, ...], list[Finding]]:
         words = f"cannot load {name}, which every GPU program needs: {done.words}"
     else:
         words = f"NVIDIA's driver is not loaded: {done.words}"
-    return (), [Finding(FAIL, words, hint=LOAD_DRIVER)]
+    is_unsigned = done.state == REFUSED and has_secure_boot(context.root)
+    return (), [Finding(FAIL, words, hint=SIGNED_ONLY if is_unsigned else LOAD_DRIVER)]
 
 
 def _load_peermem(context: Context) -> tuple[tuple[str, ...], list[Finding]]:

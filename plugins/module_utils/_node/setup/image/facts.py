@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
+from ...machine.kernel import has_secure_boot
 from ...machine.os_release import read_os_release
 from ...machine.root import Root
 
@@ -37,6 +38,7 @@ class BaseImage:
     :ivar gpus: NVIDIA GPUs that the running machine has; 0 for an image that is not booted.
     :ivar container: it is a running container: kernel, limits and clock belong to its host.
     :ivar booted: it is a running machine with its own kernel: neither a container nor an image that is not booted.
+    :ivar secure_boot: it is a running machine whose firmware has Secure Boot turned on.
     """
 
     os: str
@@ -46,6 +48,7 @@ class BaseImage:
     gpus: int
     container: bool
     booted: bool
+    secure_boot: bool
 
 
 def read_base(root: Root) -> BaseImage:
@@ -60,6 +63,7 @@ def read_base(root: Root) -> BaseImage:
         gpus=_gpus(root) if is_running(root) else 0,
         container=is_container(root),
         booted=is_running(root) and not is_container(root),
+        secure_boot=is_running(root) and has_secure_boot(root),
     )
 
 

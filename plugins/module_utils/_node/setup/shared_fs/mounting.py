@@ -10,14 +10,16 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ...machine import selinux
 from ...machine.config import as_config, read_config
 from ...machine.mounts import processes_below, read_fstab, read_mounts
 from ...machine.root import Root
 from ...machine.run import Result, Run, must
 from ...machine.unit_state import read_unit
+from ..image.facts import is_running
 from ..managed_file import FileChange, change_of
 from ..users.facts import read_facts
-from .options import Mount, SharedProblem
+from .options import LUSTRE, Mount, SharedProblem
 
 UNIT_FOLDER = "/etc/systemd/system"
 UNIT_HEADER = "# Written by the module hpcai.azure.shared_mounts, which overwrites it."
@@ -104,6 +106,11 @@ def _without_specifiers(lines: list[str]) -> str:
 
 CONFIG = "shared_fs"
 RECORD = f"/etc/hpcai/{CONFIG}.json"
+HOMES_ON_NFS = "use_nfs_home_dirs"
+"""The boolean of SELinux that lets sshd and other confined services use home directories on NFS. It is off by default
+on Enterprise Linux, and then sshd cannot read the users' keys (github.com/elasticluster/elasticluster/issues/257)."""
+_BOOLEAN_KEY = "selinux_booleans"
+"""The booleans that this module has set, and that were off before."""
 
 
 @dataclass(frozen=True)
@@ -114,20 +121,24 @@ class MountPlan:
     :ivar files: units and the record, before and after.
     :ivar enable: units to enable.
     :ivar start: units to start.
+    :ivar homes_on_nfs: the new value of the boolean; None if it stays.
     """
 
     stop: tuple[str, ...]
     files: tuple[FileChange, ...]
     enable: tuple[str, ...]
     start: tuple[str, ...]
+    homes_on_nfs: bool | None = None
 
     @property
     def actions(self) -> list[str]:
         """The changes in words, in order."""
         written = [f"{'write' if file.after is not None else 'remove'} {file.path}" for file in self.files]
+        value = self.homes_on_nfs
+        setting = [] if value is None else [" ".join(selinux.boolean_command(HOMES_ON_NFS, value))]
         return [
             *(f"stop {name}" for name in self.stop),
-            *written,
+            *(written + setting if value else setting + written),
             *(f"enable {name}" for name in self.enable),
             *(f"start {name}" for name in self.start),
         ]
@@ -146,7 +157,8 @@ def plan(root: Root, mounts: Sequence[Mount], run: Run, live: bool) -> MountPlan
     for mount in mounts:
         _check(root, mount, changes)
     files = [change for change in changes.values() if change.changes]
-    record = change_of(root.at(RECORD), as_config(_record(mounts)) if mounts else None)
+    homes_on_nfs, ours_to_undo = _boolean(root, mounts)
+    record = change_of(root.at(RECORD), as_config(_record(mounts, ours_to_undo)) if mounts else None)
     stop: list[str] = []
     if live:
         gone = {os.path.basename(change.path) for change in files if change.before is not None}
@@ -159,7 +171,23 @@ def plan(root: Root, mounts: Sequence[Mount], run: Run, live: bool) -> MountPlan
     starters = [starter(mount) for mount in mounts]
     enable = [name for name in starters if not _is_enabled(root, name)]
     start = [name for name in starters if name in stop or not _is_on(name, run)] if live else []
-    return MountPlan(tuple(stop), (*files, *([record] if record.changes else [])), tuple(enable), tuple(start))
+    return MountPlan(
+        tuple(stop), (*files, *([record] if record.changes else [])), tuple(enable), tuple(start), homes_on_nfs
+    )
+
+
+def _boolean(root: Root, mounts: Sequence[Mount]) -> tuple[bool | None, bool]:
+    """Return the value that the boolean must get, if any, and whether this module must reset it later.
+
+    In an image that is not booted, the boolean would be that of the running machine.
+    """
+    recorded = HOMES_ON_NFS in ((read_config(root, CONFIG) or {}).get(_BOOLEAN_KEY) or [])
+    is_on = selinux.boolean(HOMES_ON_NFS, root) if is_running(root) else None
+    if is_on is None:
+        return None, recorded
+    if any(mount.kind != LUSTRE for mount in mounts):
+        return (None if is_on else True), recorded or not is_on
+    return (False if recorded and is_on else None), False
 
 
 def apply(root: Root, made: MountPlan, run: Run, live: bool) -> None:
@@ -178,8 +206,13 @@ def apply(root: Root, made: MountPlan, run: Run, live: bool) -> None:
     for file in made.files:
         if file.after is None and file.path.startswith(root.at(UNIT_FOLDER)):
             must(run(["systemctl", "disable", os.path.basename(file.path)]))
+    # The record says what to undo. So it is there before the boolean is set, and until it is reset.
+    if made.homes_on_nfs is False:
+        selinux.set_boolean(HOMES_ON_NFS, False, run)
     for file in made.files:
         file.apply()
+    if made.homes_on_nfs:
+        selinux.set_boolean(HOMES_ON_NFS, True, run)
     if live and made.files:
         must(run(["systemctl", "daemon-reload"]))
     if made.enable:
@@ -243,8 +276,9 @@ def _check(root: Root, mount: Mount, changes: dict[str, FileChange]) -> None:
         )
 
 
-def _record(mounts: Sequence[Mount]) -> dict[str, object]:
-    return {"mounts": [{"path": mount.path, "source": mount.source, "type": mount.kind} for mount in mounts]}
+def _record(mounts: Sequence[Mount], with_boolean: bool) -> dict[str, object]:
+    shown = [{"path": mount.path, "source": mount.source, "type": mount.kind} for mount in mounts]
+    return {"mounts": shown, **({_BOOLEAN_KEY: [HOMES_ON_NFS]} if with_boolean else {})}
 
 
 def _is_on(name: str, run: Run) -> bool:

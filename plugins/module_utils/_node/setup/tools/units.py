@@ -55,12 +55,15 @@ class BootUnit:
 
 
 # Services of Azure's HPC images and of NVIDIA's packages: they load the driver and keep it loaded, start NVSwitch and
-# InfiniBand, load nvidia-peermem, and rewrite /etc/nccl.conf at each boot (sku-customizations.service).
+# InfiniBand, load nvidia-peermem, and rewrite /etc/nccl.conf at each boot (sku-customizations.service). The last one
+# renames the InfiniBand devices after network.target (components/install_azure_persistent_rdma_naming.sh of
+# github.com/Azure/azhpc-images), and a step that runs meanwhile could read a device that disappears.
 _GPU_SERVICES = (
     "nvidia-persistenced.service",
     "nvidia-fabricmanager.service",
     "openibd.service",
     "sku-customizations.service",
+    "azure_persistent_rdma_naming.service",
 )
 
 BOOT_UNITS = (

@@ -299,6 +299,15 @@ def test_an_hpc_image_and_its_components_are_recognised(machine: Machine) -> Non
     assert (read_base(machine.root).container, read_base(machine.root).booted) == (True, False)
 
 
+def test_secure_boot_is_that_of_the_running_machine(machine: Machine) -> None:
+    machine.has("/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c", "\x06\0\0\0\x01")
+    assert read_base(machine.root).secure_boot is False
+    machine.boots()
+    assert read_base(machine.root).secure_boot is True
+    machine.has("/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c", "\x06\0\0\0\0")
+    assert read_base(machine.root).secure_boot is False
+
+
 def test_a_plain_base_has_no_components(machine: Machine) -> None:
     machine.has("/opt/azurehpc/component_versions.txt", "no json")
     base = read_base(machine.root)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.forms import ConfigError
-from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed, Result
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.shared_fs import mounting
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.shared_fs.options import SharedProblem, parse
 
@@ -47,7 +47,10 @@ class Systemd:
         self.commands.append(text)
         if text in self.refuses:
             return Result(tuple(command), 1, "", "Job failed")
-        if words[0] == "umount":
+        if words[0] == "setsebool":
+            assert words[1] == "-P"
+            self.selinux(words[2], words[3])
+        elif words[0] == "umount":
             lines = self.machine.text("proc/self/mountinfo").splitlines()
             self.machine.mounts(*(line for line in lines if line.split()[4] != words[1]))
             self.on.discard(f"{mounting.unit_name(words[1])}.mount")
@@ -56,6 +59,12 @@ class Systemd:
         for name in words[2:] if words[1] == "enable" else []:
             self.machine.file(f"{mounting.UNIT_FOLDER}/multi-user.target.wants/{name}", "")
         return Result(tuple(command), 0, "", "")
+
+    def selinux(self, name: str, value: str) -> None:
+        """Let the machine have SELinux, with this value of a boolean."""
+        for path in ("sys/fs/selinux/enforce", "etc/selinux/config", "run/systemd/system/x"):
+            self.machine.file(path, "1")
+        self.machine.file(f"sys/fs/selinux/booleans/{name}", "1 1" if value == "on" else "0 0")
 
 
 @pytest.fixture
@@ -286,3 +295,47 @@ def test_a_server_that_does_not_answer_is_named_with_its_reason(machine: Machine
 )
 def test_units_are_named_as_systemd_names_them(path: str, name: str) -> None:
     assert mounting.unit_name(path) == name
+
+
+SET, RESET = "setsebool -P use_nfs_home_dirs on", "setsebool -P use_nfs_home_dirs off"
+
+
+def test_sshd_may_read_keys_on_nfs_until_the_mount_is_removed(machine: Machine, systemd: Systemd) -> None:
+    systemd.selinux("use_nfs_home_dirs", "off")
+    assert share(machine, systemd, SHARED)[2:4] == ["write /etc/hpcai/shared_fs.json", SET]
+    assert systemd.commands.count(SET) == 1
+    assert share(machine, systemd, SHARED) == []
+    assert RESET in share(machine, systemd, LUSTRE)
+    assert systemd.commands.count(RESET) == 1
+    assert share(machine, systemd, LUSTRE) == []
+    assert RESET not in share(machine, systemd)
+
+
+def test_a_boolean_that_was_on_before_stays_on(machine: Machine, systemd: Systemd) -> None:
+    systemd.selinux("use_nfs_home_dirs", "on")
+    assert SET not in share(machine, systemd, SHARED)
+    assert RESET not in share(machine, systemd)
+    assert not {SET, RESET} & {*systemd.commands}
+
+
+def test_lustre_needs_no_boolean(machine: Machine, systemd: Systemd) -> None:
+    systemd.selinux("use_nfs_home_dirs", "off")
+    assert SET not in share(machine, systemd, LUSTRE)
+
+
+def test_an_image_that_is_not_booted_leaves_the_boolean_of_this_machine(machine: Machine, systemd: Systemd) -> None:
+    systemd.selinux("use_nfs_home_dirs", "off")
+    (machine.folder / "run/systemd/system/x").unlink()
+    (machine.folder / "run/systemd/system").rmdir()
+    assert SET not in share(machine, systemd, SHARED, live=False)
+
+
+def test_a_failed_setsebool_is_repeated_by_the_next_run_and_undone(machine: Machine, systemd: Systemd) -> None:
+    systemd.selinux("use_nfs_home_dirs", "off")
+    systemd.refuses.add(SET)
+    with pytest.raises(CommandFailed, match="setsebool"):
+        share(machine, systemd, SHARED)
+    systemd.refuses.clear()
+    assert SET in share(machine, systemd, SHARED)
+    assert RESET in share(machine, systemd)
+    assert not (machine.folder / "etc/hpcai/shared_fs.json").exists()

@@ -89,6 +89,9 @@ def test_steps_follow_each_other_in_the_order_of_the_boot(number: int) -> None:
         ("key", "Before", {"munge.service"}),
         ("gpu", "After", {"nvidia-persistenced.service", "nvidia-fabricmanager.service", "sku-customizations.service"}),
         ("clocks", "After", {"nvidia-persistenced.service", "nvidia-fabricmanager.service"}),
+        # That service renames the InfiniBand devices.
+        ("fabric", "After", {"azure_persistent_rdma_naming.service"}),
+        ("health", "After", {"azure_persistent_rdma_naming.service"}),
         ("scratch", "After", {"local-fs.target", "systemd-udev-trigger.service"}),
         ("scratch", "RequiresMountsFor", {"/var/lib/hpcai"}),
         # That service rewrites /etc/nccl.conf at each boot.

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 
 import pytest
 
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine import selinux
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed, Result
-from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm import selinux
 
 # The format of policycoreutils 3.x, as in Enterprise Linux 9.
 OUTPUT = """\
@@ -78,3 +78,20 @@ def test_without_selinux_restorecon_is_not_run(root: Root, tmp_path: pathlib.Pat
 def test_a_restorecon_that_fails_is_an_error(root: Root) -> None:
     with pytest.raises(CommandFailed, match="not allowed"):
         selinux.wrong_labels(["/etc/munge"], root, Machine(rc=1).run)
+
+
+@pytest.mark.parametrize(("values", "is_on"), [("0 0", False), ("1 1", True), ("0 1", False), (None, None)])
+def test_a_boolean_has_its_current_value(root: Root, tmp_path: pathlib.Path, values: str | None, is_on: bool) -> None:
+    (tmp_path / "sys/fs/selinux/booleans").mkdir()
+    if values is not None:
+        (tmp_path / "sys/fs/selinux/booleans/use_nfs_home_dirs").write_text(values, encoding="utf-8")
+    assert selinux.boolean("use_nfs_home_dirs", root) is is_on
+    (tmp_path / "etc/selinux/config").unlink()
+    assert selinux.boolean("use_nfs_home_dirs", root) is None
+
+
+def test_a_boolean_that_cannot_be_set_is_an_error() -> None:
+    machine = Machine(rc=1)
+    with pytest.raises(CommandFailed, match="not allowed"):
+        selinux.set_boolean("use_nfs_home_dirs", True, machine.run)
+    assert machine.commands == ["setsebool -P use_nfs_home_dirs on"]
