@@ -11,18 +11,20 @@ and restarted slurmctlds, and test_elastic_seeds.py several faults at once.
 from __future__ import annotations
 
 import json
-import re
 import time
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 import requests
 from azure.mgmt.compute.models import Sku, VirtualMachineScaleSetUpdate
 
+from simulated import training
 from simulated.cluster import RESOURCE_GROUP
-from simulated.node import admin
+from simulated.node import Node, admin
+from simulated.storage_account import BIN, TOOLS, StorageAccount, storage_account
 
 from .elastic_cluster import (
     JOIN_S,
@@ -47,17 +49,18 @@ SET = "virtualmachinescalesets/gpu"
 AGAIN_S = 130
 """slurmctld puts the start of a requeued job off by 121 s."""
 JOURNAL = "journalctl --no-pager --quiet --unit=hpcai-elastic"
-TRAINING = """#!/bin/bash
-#SBATCH --partition=gpu --output=/dev/null --requeue
-first=$(scontrol --oneliner show job $SLURM_JOB_ID | sed -n 's/.* Comment=step-\\([0-9]*\\).*/\\1/p')
-step=${first:=0}
-while sleep 1; do
-    step=$((step + 1))
-    ((step % 5)) || scontrol update JobId=$SLURM_JOB_ID Comment=step-$step-from-$first
-done
+PROGRAM, READY = f"{TOOLS}/training.py", f"{TOOLS}/ready"
+RUN, LOG = "/var/tmp/run", "/var/tmp/training.log"
+TRAINING = f"""#!/bin/bash
+#SBATCH --partition=gpu --output={LOG} --requeue
+until [ -e {READY} ]; do sleep 1; done
+export PATH={BIN}:$PATH HPCAI_CHECKPOINT_STORE=URL/evicted
+mkdir -p {RUN}
+hpcnode checkpoint restore --to {RUN} || exit 1
+hpcnode checkpoint watch {RUN} --every 1 &
+srun --mpi=none --overlap python3 {PROGRAM} {TOOLS}/bin {RUN} 100000
 """
-"""A stand-in for a training. Its checkpoint of every fifth step is in its record at slurmctld, which outlives machines:
-this cluster has no storage account. molecule/cluster/tests/test_training.py has one."""
+"""It waits until the test has made the storage account known to its machine, which may be a new one."""
 STATE = "/var/lib/hpcai/elastic/state.json"
 
 
@@ -251,28 +254,47 @@ def test_an_instance_id_that_azure_gives_again_is_another_machine(cluster: Elast
     assert leases(cluster) == {node_of(cluster, second): one["vm_id"]}
 
 
-def test_an_evicted_job_resumes_on_another_machine_from_its_last_whole_checkpoint(cluster: ElasticCluster) -> None:
-    job = cluster.run(f"sbatch --parsable <<'END'\n{TRAINING}END\n").strip()
-    starts(cluster, job)
-    wait_for(lambda: len(leases(cluster)) == 1 and checkpoint_of(cluster, job) > (0, 0), 60, cluster)
-    node, [machine] = node_of(cluster, job), elastic_machines(cluster)
-    admin(cluster, "post", f"evict{machine['id']}", {"seconds": 40})
-    reason = f"sinfo --noheader --nodes={node} --format=%E"
-    wait_for(lambda: "hpcai: elastic: evicted at" in cluster.run(reason), 20, cluster)
-    # It has the time until shortly before the eviction, for a checkpoint.
-    assert state_of(cluster, job) == "RUNNING"
-    saved, _resumed = checkpoint_of(cluster, job)
-    wait_for(lambda: machine["vm_id"] not in members(cluster), 60, cluster)
-    wait_for(lambda: checkpoint_of(cluster, job)[1] > 0, AGAIN_S + SUSPEND_S + JOIN_S, cluster)
-    assert checkpoint_of(cluster, job)[1] >= saved
-    assert checkpoint_of(cluster, job)[1] % 5 == 0
-    assert "Restarts=1" in cluster.run(f"scontrol --oneliner show job {job}")
+def test_an_evicted_training_resumes_on_another_machine_from_its_last_whole_checkpoint(
+    cluster: ElasticCluster, tmp_path: Path
+) -> None:
+    static = Node(cluster, CONTROLLER, "", CONTROLLER)
+    with storage_account(static, tmp_path) as account:
+
+        def saved() -> int:
+            return max(account.complete_steps("evicted"), default=0)
+
+        job = cluster.run(f"sbatch --parsable <<'END'\n{TRAINING.replace('URL', account.url)}END\n").strip()
+        wait_for(lambda: len(leases(cluster)) == 1, JOIN_S, cluster)
+        first = let_train(cluster, account)
+        wait_for(lambda: saved() > 0, JOIN_S, cluster)
+        node, [machine] = node_of(cluster, job), elastic_machines(cluster)
+        admin(cluster, "post", f"evict{machine['id']}", {"seconds": 40})
+        reason = f"sinfo --noheader --nodes={node} --format=%E"
+        wait_for(lambda: "hpcai: elastic: evicted at" in cluster.run(reason), 20, cluster)
+        # Until shortly before the eviction, it can save. hpcnode tells it so, and uploads what it has saved.
+        assert state_of(cluster, job) == "RUNNING"
+        assert first.sh(f"ls {RUN}/.hpcai-checkpoint", check=False).count("notice-") == 1
+        wait_for(lambda: machine["vm_id"] not in members(cluster), 60, cluster)
+        kept = saved()
+        assert kept > 0
+        wait_for(
+            lambda: [*leases(cluster).values()] not in ([], [machine["vm_id"]]), AGAIN_S + SUSPEND_S + JOIN_S, cluster
+        )
+        second = let_train(cluster, account)
+        wait_for(lambda: f"goes on from step {kept}\n" in second.sh(f"cat {LOG}", check=False), JOIN_S, cluster)
+        assert "Restarts=1" in cluster.run(f"scontrol --oneliner show job {job}")
+        wait_for(lambda: saved() > kept, JOIN_S, cluster)
+        cluster.run(f"scancel {job}")
 
 
-def checkpoint_of(cluster: ElasticCluster, job: str) -> tuple[int, int]:
-    """The last step that a training has saved, and the one from which it has resumed."""
-    found = re.search(r" Comment=step-(\d+)-from-(\d+)", cluster.run(f"scontrol --oneliner show job {job}"))
-    return (int(found[1]), int(found[2])) if found else (0, 0)
+def let_train(cluster: ElasticCluster, account: StorageAccount) -> Node:
+    """Give the only machine of the set what the training needs, and return this machine."""
+    [machine] = elastic_machines(cluster)
+    made = Node(cluster, CONTROLLER, "", machine["private_ipv4"])
+    account.give(made, "azureuser")
+    made.write(PROGRAM, Path(training.__file__).read_bytes(), "0644")
+    made.sh(f"touch {READY}")
+    return made
 
 
 # Lists and people

@@ -13,9 +13,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from stand_ins.blob.azurite import Azurite, NotHere, azcopy_in, installed
-from stand_ins.blob.certificate import certificate_for
-from stand_ins.blob.sas import ACCOUNT, account_sas
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.train.recipe import read_recipe
 from simulated import frameworks
@@ -23,6 +20,7 @@ from simulated.cluster import REPOSITORY, Cluster, Recap
 from simulated.node import Node
 from simulated.ops_repository import OpsRepository
 from simulated.own_cluster import simulated
+from simulated.storage_account import BIN, CHECKPOINTS, StorageAccount, storage_account
 from simulated.training_job import (
     AS_ALICE,
     FOLDER,
@@ -52,15 +50,6 @@ COMPILED = {"gpt-nvme": "/usr/include/libaio.h", "gpt-compile": "/usr/include/py
 """Those that compile C++ at their start, with a header that they need."""
 COMPILERS = "g++ python3-dev libaio-dev ninja-build"
 COMPILING_S = 2400
-HOST = f"{ACCOUNT}.blob.core.windows.net"
-TOOLS = "/opt/training-store"
-"""On a node: azcopy, a SAS, and an hpcnode that uses both, because simulated machines have no identity in Azurite."""
-HPCNODE = f"""#!/bin/sh
-case $1 in
-  checkpoint | stage) exec /usr/bin/hpcnode "$@" --sas-file {TOOLS}/sas --azcopy {TOOLS}/azcopy --work /var/tmp/work ;;
-esac
-exec /usr/bin/hpcnode "$@"
-"""
 
 
 @pytest.fixture(scope="module")
@@ -142,42 +131,26 @@ def trainer_of(recipe: str) -> str:
 
 
 @pytest.fixture
-def account(cluster: Cluster, place: TwoNodes, tmp_path: Path) -> Iterator[Azurite]:
-    """A storage account on this machine that both nodes can resolve and trust, with azcopy and a SAS on each node."""
-    try:
-        programs = installed()
-    except NotHere as error:
-        pytest.skip(str(error))
+def account(cluster: Cluster, place: TwoNodes, tmp_path: Path) -> Iterator[StorageAccount]:
+    """A storage account that alice's jobs on both nodes can use."""
     nodes = [Node.of(cluster, place.controller, number) for number in ("0", "3")]
-    gateway = nodes[0].sh("ip route show default").split()[2]
-    certificate = certificate_for(HOST, gateway, tmp_path)
-    blobs = Azurite(programs, tmp_path / "azurite", gateway, certificate)
-    try:
-        blobs.container("checkpoints")
+    with storage_account(nodes[0], tmp_path) as made:
         for one in nodes:
-            one.write("/usr/local/share/ca-certificates/training.crt", certificate.public.read_bytes(), "0644")
-            one.sh(f"update-ca-certificates >/dev/null; echo {gateway} {HOST} >>/etc/hosts")
-            one.write(f"{TOOLS}/azcopy", Path(azcopy_in(programs)).read_bytes(), "0755")
-            one.write(f"{TOOLS}/bin/hpcnode", HPCNODE.encode(), "0755")
-            one.write(f"{TOOLS}/sas", account_sas().encode(), "0600")
-            one.sh(f"chown alice: {TOOLS}/sas; install -d -o alice /var/tmp/work")
-        yield blobs
-    finally:
-        blobs.end()
+            made.give(one, "alice")
+        yield made
 
 
 def test_parts_of_a_checkpoint_are_published_and_restored_on_all_nodes(
-    cluster: Cluster, place: TwoNodes, account: Azurite
+    cluster: Cluster, place: TwoNodes, account: StorageAccount
 ) -> None:
     """fsdp: each node has its own part, and the next run needs all of them on each node."""
-    store, bins = f"https://{HOST}:{account.port}/checkpoints", f"{TOOLS}/bin"
-    words = ["--run", "/var/tmp/killed-fsdp", "--steps", str(STEPS), "--store", f"{store}/killed"]
-    job = TrainingJob(place, "fsdp", *words, path=bins)
+    words = ["--run", "/var/tmp/killed-fsdp", "--steps", str(STEPS), "--store", f"{account.url}/killed"]
+    job = TrainingJob(place, "fsdp", *words, path=BIN)
     # A stopped rank stops the others too, so the upload ends before the training.
     place.signal_rank("STOP", "fsdp.py", "[ -e /var/tmp/killed-fsdp/step10/.complete ]")
     deadline = time.monotonic() + LIMIT_S
-    while not account.names("checkpoints", "killed/complete/"):
-        assert time.monotonic() < deadline, f"{account.names('checkpoints')}\n{job.log()}"
+    while not account.complete_steps("killed"):
+        assert time.monotonic() < deadline, f"{account.blobs.names(CHECKPOINTS)}\n{job.log()}"
         time.sleep(1)
     place.signal_rank("KILL", "fsdp.py")
     # Until then, each node may still publish. Afterwards the job waits for its next start for two minutes.
@@ -185,9 +158,9 @@ def test_parts_of_a_checkpoint_are_published_and_restored_on_all_nodes(
     # As on nodes that had no part of this training.
     for address in NODES:
         cluster.ssh(address, "sudo rm -rf /var/tmp/killed-fsdp")
-    whole = uninterrupted(place, "fsdp", "--store", f"{store}/whole", path=bins)
+    whole = uninterrupted(place, "fsdp", "--store", f"{account.url}/whole", path=BIN)
     check_restarted(job, whole)
-    names = account.names("checkpoints", "killed/")
+    names = account.blobs.names(CHECKPOINTS, "killed/")
     assert [name for name in names if name.endswith("/lineage.json")], names
     assert [name for name in names if name.startswith("killed/outputs/")], names
 
