@@ -8,10 +8,12 @@ No node may be drained."""
 from __future__ import annotations
 
 import json
+import pathlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from stand_ins import long_command_line
 
 from simulated.node import Node
 
@@ -94,6 +96,14 @@ time.sleep(200)
 """Binds the port without listening, so that /proc/net/tcp does not show it. With an argument, it closes a connection at
 the port instead: no process owns that any more (FIN-WAIT-2). In TIME-WAIT it would occupy the port for 60 s, also after
 the test, as connections of an earlier job can before it."""
+
+LONG_PROGRAM = "/opt/long_command_line.py"
+MEASURED = """\
+import resource, subprocess, sys
+subprocess.run(sys.argv[1:])
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss >> 10)
+"""
+"""Runs a command, and writes the largest memory of one of its processes in MiB after its output."""
 
 BEEOND_JOB = "--constraint=beeond --nodes=1 --ntasks=1 --nodelist=compute-0 --mpi=none"
 
@@ -300,3 +310,27 @@ def test_a_control_group_that_a_user_names_like_a_job_is_no_job(target: Node) ->
             assert "59999" not in result["summary"]
     finally:
         target.sh(f"systemctl stop {unit}; cd {tree}/user.slice && rmdir --parents {manager}/{path}", check=False)
+
+
+def test_an_endless_command_line_drains_no_node(alice: Any, bob: Any, target: Node, eventually: Eventually) -> None:
+    """Before the defence, root read it completely, in the epilog of each other job too: the node was drained when the
+    epilog's limit was over, and root's memory grew until the kernel killed other users' jobs."""
+    target.write(LONG_PROGRAM, pathlib.Path(long_command_line.__file__).read_bytes(), "0755")
+    number = alice.sbatch("--nodelist=compute-0 --ntasks=1 --mem=100 --time=5", f"python3 {LONG_PROGRAM} {1 << 36}")
+    pids = "pgrep --uid alice --exact python3"
+    length = f"for pid in $({pids}); do head --bytes=100000 /proc/$pid/cmdline | wc --bytes; done"
+    try:
+        eventually(lambda: target.sh(length, check=False).split() == ["100000"], 60, lambda: alice.job(number))
+        bob.srun("--nodelist=compute-0 --ntasks=1 --mem=100 --mpi=none", "true")
+        # This check reads the command lines of all processes.
+        target.write("/opt/measured.py", MEASURED.encode(), "0755")
+        shown = target.sh("timeout 60 python3 /opt/measured.py hpcnode health run deep --only cpu_stream --json")
+        answer, _newline, peak_mib = shown.strip().rpartition("\n")
+        [result] = json.loads(answer)["checks"]
+        assert f"it would disturb job {number}" in result["summary"]
+        assert int(peak_mib) < 200
+        assert "drain" not in target.state()
+    finally:
+        alice.run(f"scancel {number}")
+    eventually(lambda: "drain" in target.state() or target.state() == "idle", IDLE_S, target.state)
+    assert target.state() == "idle"

@@ -93,6 +93,22 @@ def test_a_flooded_journal_takes_no_other_item_out_of_the_diagnostics(alice: Use
         assert not index[name]["note"], index[name]
 
 
+def test_names_and_keys_in_the_journal_neither_delay_nor_empty_the_diagnostics(alice: User, controller: Host) -> None:
+    """The archive took hours, so the node was restarted before its evidence was saved. An invented name replaced an
+    ordinary word in all files, and the beginning of a key hid the rest of its file."""
+    write = "logger --priority=user.err"
+    alice.check_output(f"seq --format='NodeName=wwww%.0f' 20000 | sed 's/.*/& user=x&/' | {write}", 120)
+    alice.check_output(f"{write} 'user=error'; {write} -- '-----BEGIN PRIVATE KEY-----'")
+    alice.check_output(f"seq --format='error: after %.0f' 300 | {write}")
+    collect = COLLECT.replace("collect", "collect --pseudonyms")
+    files = texts_of(str(controller.check_output(f"timeout 200 {collect}")))
+    index = {item["name"]: item for item in json.loads(files["index.json"])["items"]}
+    assert "error: after 300" in files["items/journal_errors.txt"]
+    assert "wwww" not in files["items/journal_errors.txt"]
+    assert "NodeName=" in files["items/nodes.txt"]
+    assert not [name for name, item in index.items() if "took too long" in item["note"]]
+
+
 def test_a_jobs_comment_adds_no_run_and_no_training(
     alice: User, bob: User, controller: Host, eventually: Eventually
 ) -> None:

@@ -124,6 +124,13 @@ def test_each_service_of_the_controller_has_its_unit_and_settings() -> None:
         assert (ROLES / f"health_checks/templates/{one['__health_checks_unit']}.service.j2").is_file()
 
 
+@pytest.mark.parametrize("unit", ["recovery", "goodput"])
+def test_what_reads_the_records_of_users_jobs_has_a_limit_of_memory(unit: str) -> None:
+    """Else a user with enough jobs would end slurmctld, which runs on the same machine."""
+    text = (ROLES / f"health_checks/templates/hpcai-{unit}.service.j2").read_text(encoding="utf-8")
+    assert "\nMemoryMax=1G\n" in text
+
+
 def test_settings_are_merged_and_null_restores_the_default(by_case: Any) -> None:
     files = {file["name"]: file["settings"] for file in by_case["some"]["node"]["files"]}
     assert files == {

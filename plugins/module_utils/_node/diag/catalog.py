@@ -65,6 +65,7 @@ _RUNS = (
     "sacct --allusers --duplicates --allocations --noheader --parsable2 --starttime=now-1days"
     " --format=JobIDRaw,User,Partition,State,ExitCode,Submit,Start,End,NodeList"
 )
+_NODE_NAMES = r"\b(?:NodeName|NodeHostName|NodeAddr|SlurmctldHost(?:\[\d+\])?|DbdHost)\s*=\s*([^\s(]+)"
 
 _MACHINE = (
     # What Azure's support asks first.
@@ -93,6 +94,7 @@ _HARDWARE = (
         "Processes without their arguments, with the kernel function in which they wait",
         command("ps -eo pid,ppid,user:20,stat,etimes,rss,wchan:30,comm --sort=stat"),
         "names of users",
+        users=r"^\s*\d+\s+\d+\s+(\S+)",
     ),
     Item("pci", "PCI devices", command("lspci -nnvv"), limit_s=20, most_kib=1024),
     Item("modules", "Kernel modules", files("/proc/modules")),
@@ -145,13 +147,22 @@ _SERVICES = (
         _ADDRESSES,
         SLURM,
         most_kib=2048,
+        hosts=_NODE_NAMES,
     ),
     Item("slurmd_log", "Log of slurmd", files("/var/log/slurm/slurmd.log"), _LOGS, on=NODE, most_kib=1024),
 )
 _ON_THE_CONTROLLER = (
     Item("slurmctld", "Whether slurmctld answers", command("scontrol ping"), _ADDRESSES, limit_s=15),
     Item("arbiter", "The arbiter's records", files("/run/hpcai/health/arbiter.json"), _ADDRESSES, RESULTS),
-    Item("nodes", "Nodes", command("scontrol --oneliner show nodes"), _ADDRESSES, limit_s=20, most_kib=2048),
+    Item(
+        "nodes",
+        "Nodes",
+        command("scontrol --oneliner show nodes"),
+        _ADDRESSES,
+        limit_s=20,
+        most_kib=2048,
+        hosts=_NODE_NAMES,
+    ),
     Item("reasons", "Drained nodes with their reasons", command(_REASONS), _JOBS, limit_s=20),
     Item("partitions", "Partitions", command("sinfo --all"), limit_s=20),
     Item(
@@ -162,12 +173,43 @@ _ON_THE_CONTROLLER = (
         _JOBS,
         limit_s=20,
         most_kib=1024,
+        users=r"^[^|]+\|([^|]+)\|",
     ),
     Item("reservations", "Reservations", command("scontrol --oneliner show reservations"), _JOBS, limit_s=20),
-    Item("scheduler", "The scheduler's statistics", command("sdiag"), "names of users", limit_s=20),
-    Item("configuration_loaded", "Configuration of slurmctld", command("scontrol show config"), _ADDRESSES, SLURM),
-    Item("events", "Events of nodes in the last 14 days", command(_EVENTS), _JOBS, limit_s=30, most_kib=1024),
-    Item("runs", "Runs of jobs in the last day", command(_RUNS), _JOBS, limit_s=30, most_kib=2048),
+    Item(
+        "scheduler",
+        "The scheduler's statistics",
+        command("sdiag"),
+        "names of users",
+        limit_s=20,
+        users=r"^\s+(\S+)\s+\(\s*\d+\)\s+count:",
+    ),
+    Item(
+        "configuration_loaded",
+        "Configuration of slurmctld",
+        command("scontrol show config"),
+        _ADDRESSES,
+        SLURM,
+        hosts=_NODE_NAMES,
+    ),
+    Item(
+        "events",
+        "Events of nodes in the last 14 days",
+        command(_EVENTS),
+        _JOBS,
+        limit_s=30,
+        most_kib=1024,
+        hosts=r"^([^|]+)\|",
+    ),
+    Item(
+        "runs",
+        "Runs of jobs in the last day",
+        command(_RUNS),
+        _JOBS,
+        limit_s=30,
+        most_kib=2048,
+        users=r"^\d+\|([^|]+)\|",
+    ),
     Item("slurmctld_log", "Log of slurmctld", files("/var/log/slurm/slurmctld.log"), _LOGS, most_kib=2048),
     Item("slurmdbd_log", "Log of slurmdbd", files("/var/log/slurm/slurmdbd.log"), _LOGS, most_kib=512),
 )

@@ -26,6 +26,8 @@ from .redact import Redactor
 
 TOTAL_S = 300.0
 """Time limit of all items together, in seconds."""
+_FINISH_S = 60.0
+"""Time limit for what is replaced after the last item. The arbiter waits 400 s for the archive of a faulty node."""
 MOST_TOTAL = 48 << 20
 """Size limit of all texts together, in bytes: they are kept in memory, because the disk may be full."""
 
@@ -105,39 +107,46 @@ class Collector:
                 continue
             entry = self._entry(item, min(item.limit_s, remaining_s))
             if self.pseudonyms is not None:
-                self.pseudonyms.learn_from(entry.text)
+                self.pseudonyms.learn_from(item, entry.text)
             size += len(entry.text)
             entries.append(entry)
-        return [self._finished(entry) for entry in entries]
+        finish_until = time.monotonic() + _FINISH_S
+        return [self._finished(entry, finish_until) for entry in entries]
 
     def _entry(self, item: Item, limit_s: float) -> Entry:
         began = time.monotonic()
         try:
-            raw, hidden, text = self._read(item, limit_s)
-            text, found = self.redactor.redact(text)
+            raw, hidden, texts = self._read(item, limit_s)
+            # Each file alone: what a user writes into one of them hides nothing in the others.
+            shown = [self.redactor.redact(text) for text in texts]
             note, _found = self.redactor.redact(raw.note)
         except (OSError, ValueError, RecursionError, MemoryError) as error:
             return Entry(item, seconds=time.monotonic() - began, note=f"not read: {type(error).__name__}")
-        return Entry(item, text, raw.exit, time.monotonic() - began, raw.cut, hidden + found, " ".join(note.split()))
+        hidden += sum(found for _text, found in shown)
+        text = "\n".join(text for text, _found in shown)
+        return Entry(item, text, raw.exit, time.monotonic() - began, raw.cut, hidden, " ".join(note.split()))
 
-    def _read(self, item: Item, limit_s: float) -> tuple[Raw, int, str]:
+    def _read(self, item: Item, limit_s: float) -> tuple[Raw, int, list[str]]:
+        """Return what could be read, how many settings were hidden, and the text of each file."""
         source = item.source
         if isinstance(source, Command):
             raw = self._run(source.words, limit_s, item.most_bytes)
             text, hidden = self._filtered(item.filter, raw.text)
-            return raw, hidden, text
+            return raw, hidden, [text]
         if isinstance(source, Files):
             paths, newest = source.paths, source.newest
             found = in_child(lambda: reading.read_files(self.root, paths, newest, item.most_bytes), limit_s)
             shown = [(path, *self._filtered(item.filter, text)) for path, text in found.get("files", ())]
-            text = "\n".join(f"# {path}\n{one.rstrip()}\n" for path, one, _hidden in shown)
-            return _raw_of(found), sum(one[2] for one in shown), text
+            return (
+                _raw_of(found),
+                sum(one[2] for one in shown),
+                [_below_name(path, one) for path, one, _hidden in shown],
+            )
         if isinstance(source, Facts):
             read = source.read
             found = in_child(lambda: {"facts": read(self.root)}, limit_s)
-            return _raw_of(found), 0, json.dumps(found["facts"], indent=1) + "\n" if "facts" in found else ""
-        raw = self._tool(source, limit_s, item.most_bytes)
-        return raw, 0, raw.text
+            return _raw_of(found), 0, [json.dumps(found["facts"], indent=1) + "\n"] if "facts" in found else []
+        return self._tool(source, limit_s, item.most_bytes)
 
     def _run(self, words: Sequence[str], limit_s: float, most_bytes: int) -> Raw:
         if not self.root.is_this_machine and self.read_command is reading.read_command:
@@ -155,29 +164,39 @@ class Collector:
         self.redactor.learn(secrets)
         return shown, hidden
 
-    def _tool(self, tool: Tool, limit_s: float, most_bytes: int) -> Raw:
+    def _tool(self, tool: Tool, limit_s: float, most_bytes: int) -> tuple[Raw, int, list[str]]:
         """Run a tool in a new folder, and return the texts of what it has written; the folder is removed."""
         parent = tempfile.gettempdir()
         free = shutil.disk_usage(parent).free
         if free < tool.room_bytes:
-            return Raw(
-                "", note=f"not run: {parent} has {free >> 20} MiB free, and it needs {tool.room_bytes >> 20} MiB"
-            )
+            needs = f"not run: {parent} has {free >> 20} MiB free, and it needs {tool.room_bytes >> 20} MiB"
+            return Raw("", note=needs), 0, []
         if shutil.which(tool.words[0], path=reading.ENVIRONMENT["PATH"]) is None:
-            return Raw("", 127, note="not installed")
+            return Raw("", 127, note="not installed"), 0, []
         with tempfile.TemporaryDirectory(prefix="hpcai-diag-") as folder:
             raw = self._run([word.format(folder=folder) for word in tool.words], limit_s, 1 << 20)
             found = in_child(lambda: _texts_in(folder, most_bytes), 60.0)
         cut = raw.cut or ("size" if found.get("cut") else "")
-        return Raw(str(found.get("text", "")), raw.exit, cut, raw.note or str(found.get("note", "")))
+        texts = [_below_name(name, text) for name, text in found.get("files", ())]
+        return Raw("", raw.exit, cut, raw.note or str(found.get("note", ""))), 0, texts
 
-    def _finished(self, entry: Entry) -> Entry:
-        """Return the entry without what is only known at the end: values of secret settings, and names to replace."""
+    def _finished(self, entry: Entry, until: float) -> Entry:
+        """Return the entry without what is only known at the end: values of secret settings, and names to replace.
+
+        :param until: later, the entry loses its text, which may contain them.
+        """
+        if time.monotonic() > until:
+            note = "left out: hiding names and settings in the texts before it took too long"
+            return replace(entry, text="", cut="time", note=note)
         text, found = self.redactor.hide_learned(entry.text)
         note, _found = self.redactor.hide_learned(entry.note)
         if self.pseudonyms is not None:
             text, note = self.pseudonyms.replace(text), self.pseudonyms.replace(note)
         return replace(entry, text=text, note=note, redacted=entry.redacted + found)
+
+
+def _below_name(name: str, text: str) -> str:
+    return f"# {name}\n{text.rstrip()}\n"
 
 
 def _raw_of(found: Mapping[str, Any]) -> Raw:
@@ -186,8 +205,8 @@ def _raw_of(found: Mapping[str, Any]) -> Raw:
 
 
 def _texts_in(folder: str, most_bytes: int) -> dict[str, Any]:
-    """Return the texts of a tool's archives and logs, each below its name; only what may be opened, and no binaries."""
-    made: list[str] = []
+    """Return the names and texts of a tool's archives and logs; only what may be opened, and no binaries."""
+    made: list[list[str]] = []
     size, cut = 0, False
     for name, data in _members(folder):
         if size >= most_bytes:
@@ -198,8 +217,8 @@ def _texts_in(folder: str, most_bytes: int) -> dict[str, Any]:
         piece = data[: most_bytes - size]
         cut = cut or len(piece) < len(data)
         size += len(piece)
-        made.append(f"# {name}\n{piece.decode('utf-8', 'replace').rstrip()}\n")
-    return {"text": "\n".join(made), "cut": cut, "note": "" if made else "it has written nothing"}
+        made.append([name, piece.decode("utf-8", "replace")])
+    return {"files": made, "cut": cut, "note": "" if made else "it has written nothing"}
 
 
 def _members(folder: str) -> Iterator[tuple[str, bytes]]:

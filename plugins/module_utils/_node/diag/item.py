@@ -69,6 +69,8 @@ class Item:
     :ivar limit_s: time limit in seconds.
     :ivar most_kib: size limit in KiB. Of a command the beginning is kept, of a log file the end.
     :ivar extra: whether it is only read on request, because it takes minutes.
+    :ivar users: a pattern whose group is the name of a user, at a place of a line that no user can write to.
+    :ivar hosts: the same for machines.
     """
 
     name: str
@@ -80,6 +82,8 @@ class Item:
     limit_s: float = 10.0
     most_kib: int = 256
     extra: bool = False
+    users: str = ""
+    hosts: str = ""
 
     @property
     def most_bytes(self) -> int:

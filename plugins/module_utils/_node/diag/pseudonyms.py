@@ -19,9 +19,12 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from .item import Item
+
 USER, HOST, ADDRESS, OTHER = "user", "host", "address", "azure"
 
 _FIRST_USER, _NOBODY = 1000, 65534
+_DIGITS = "0123456789"
 _SYSTEM_NAMES = frozenset(
     (
         "root",
@@ -45,16 +48,28 @@ _AZURE = re.compile(r"(?<=/subscriptions/)[^/\s\"']+|(?<=/resource[gG]roups/)[^/
 _MAIL = re.compile(r"(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}")
 # Addresses that are the same everywhere: this machine, Azure's metadata service and its wire server.
 _PUBLIC = frozenset(("169.254.169.254", "168.63.129.16", "0.0.0.0", "255.255.255.255"))
+# Places that always have a name, in all texts. What is there is replaced there only: a user can write a line with these
+# words, and a name that were learned from it would be replaced everywhere.
 _USERS_IN_TEXT = (
-    re.compile(r"\bUserId=([\w.@-]+)\(\d+\)"),
+    re.compile(r"\bUserId=([\w.@-]+)(?=\(\d+\))"),
     re.compile(r"/home/([\w.-]+)"),
     re.compile(r"\bfor user '?([\w.@-]+)"),
     re.compile(r"\b(?:user|User|uid_name)[=:] ?'?([A-Za-z_][\w.-]*)"),
 )
 _HOSTS_IN_TEXT = (
-    re.compile(r"\b(?:NodeName|NodeHostName|NodeAddr|SlurmctldHost(?:\[\d+\])?|DbdHost)\s*=\s*([\w.-]+)"),
+    re.compile(
+        r"\b(?:NodeName|NodeHostName|NodeAddr|SlurmctldHost(?:\[\d+\])?|DbdHost)\s*=\s*([\w.-]+(?:\[[\d,-]+\])?)"
+    ),
 )
-_NUMBERED = re.compile(r"(.*\D)\d+")
+_MADE = re.compile(rf"(?:{USER}|{HOST}|{ADDRESS}|{OTHER})-[0-9a-f]{{8}}")
+# A word, which may have several parts with dots, or a host list such as batch-[0-3].
+_WORD = re.compile(r"(?<![\w.-])([\w.-]+)(\[[\d,-]+\])?")
+_MOST_PARTS = 8
+_BETWEEN_HOSTS = re.compile(r",(?![^\[]*\])")
+# In Slurm's records, these fields are the last ones, and contain what people and checks write.
+_FREE_TEXT = re.compile(r"\s(?:Comment|Extra|Reason)=")
+_MOST_NAMES = 100_000
+"""Further names are replaced too, but not listed: each takes some 200 bytes of memory."""
 
 
 @dataclass
@@ -68,60 +83,98 @@ class Pseudonyms:
     salt: str
     names: dict[str, str] = field(default_factory=dict)
     _known: dict[str, str] = field(default_factory=dict)
+    _stems: set[str] = field(default_factory=set)
+    _parts: int = 1
 
     def learn(self, users: Iterable[str] = (), hosts: Iterable[str] = ()) -> None:
-        """Replace these names in all texts that follow."""
-        for kind, names in ((USER, users), (HOST, hosts)):
-            for name in names:
-                if len(name) > 2 and name.lower() not in _SYSTEM_NAMES and not name.isdecimal():
-                    self._known.setdefault(name, kind)
-                    if kind == HOST and "." in name and not _IPV4.fullmatch(name):
-                        self._known.setdefault(name.partition(".")[0], HOST)
+        """Replace these names in all texts that follow. They come from root, never from a text that a user chose.
 
-    def learn_from(self, text: str) -> None:
-        """Learn names from places in text that always have names: Slurm's records, and homes."""
-        self.learn(
-            users=(name for pattern in _USERS_IN_TEXT for name in pattern.findall(text)),
-            hosts=(name for pattern in _HOSTS_IN_TEXT for name in pattern.findall(text)),
-        )
+        :param hosts: names and host lists.
+        """
+        for user in users:
+            self._learn(USER, user)
+        for host in (one for listed in hosts for one in _BETWEEN_HOSTS.split(listed)):
+            name, bracket, _rest = host.partition("[")
+            if bracket:
+                self._stems.add(name)
+            elif self._learn(HOST, name) and not _IPV4.fullmatch(name):
+                self._learn(HOST, name.partition(".")[0])
+                stem = name.rstrip(_DIGITS)
+                self._stems.update((stem,) if stem != name else ())
+
+    def _learn(self, kind: str, name: str) -> bool:
+        if not _is_name(name):
+            return False
+        self._known.setdefault(name, kind)
+        self._parts = min(max(self._parts, name.count(".") + 1), _MOST_PARTS)
+        return True
+
+    def learn_from(self, item: Item, text: str) -> None:
+        """Learn the names of an item, from places to which no user writes."""
+        for pattern, kind in ((item.users, "users"), (item.hosts, "hosts")):
+            if pattern:
+                found = re.compile(pattern)
+                self.learn(**{kind: (name for line in text.splitlines() for name in found.findall(_facts_of(line)))})
 
     def of(self, kind: str, name: str) -> str:
         """Return the pseudonym of a name."""
         made = self.names.get(name)
         if made is None:
             digest = hmac.new(self.salt.encode(), f"{kind}:{name}".encode(), hashlib.sha256).hexdigest()
-            made = self.names[name] = f"{kind}-{digest[:8]}"
+            made = f"{kind}-{digest[:8]}"
+            if len(self.names) < _MOST_NAMES:
+                self.names[name] = made
         return made
 
     def replace(self, text: str) -> str:
-        """Return the text with pseudonyms."""
+        """Return the text with pseudonyms. The time is proportional to the text, however many names there are."""
         text = _AZURE.sub(lambda match: self.of(OTHER, match[0]), text)
         text = _MAIL.sub(lambda match: self.of(USER, match[0]), text)
         text = _MAC.sub(lambda match: self.of(ADDRESS, match[0].lower()), text)
         text = _IPV4.sub(self._address, text)
         text = _IPV6.sub(self._address, text)
-        known = sorted(self._known, key=len, reverse=True)
-        if known:
-            words = "|".join(map(re.escape, known))
-            text = re.sub(rf"(?<![\w-])(?:{words})(?![\w])(?!-\w)", lambda match: self._name(match[0]), text)
-        return self._hostlists(text)
-
-    def _name(self, name: str) -> str:
-        return self.of(self._known[name], name)
-
-    def _hostlists(self, text: str) -> str:
-        """Replace host lists such as ``batch-[0-3]`` of learned names."""
-        stems = {
-            match[1]
-            for name, kind in self._known.items()
-            if kind == HOST
-            for match in [_NUMBERED.fullmatch(name)]
-            if match
-        }
-        for stem in sorted(stems, key=len, reverse=True):
-            pattern = re.compile(rf"(?<![\w-]){re.escape(stem)}(?:\[[\d,-]+\]|\d+)")
-            text = pattern.sub(lambda match: self.of(HOST, match[0]), text)
+        if self._known or self._stems:
+            text = _WORD.sub(self._word, text)
+        for kind, patterns in ((USER, _USERS_IN_TEXT), (HOST, _HOSTS_IN_TEXT)):
+            for pattern in patterns:
+                text = pattern.sub(lambda match, kind=kind: self._at(kind, match), text)  # type: ignore[misc]
         return text
+
+    def _word(self, match: re.Match[str]) -> str:
+        """Replace the names in a word: the longest first, because a name may begin with another one."""
+        word, bracket = match[1], match[2] or ""
+        start = word.lstrip(".-")
+        if bracket and start in self._stems:
+            return f"{word[: len(word) - len(start)]}{self.of(HOST, start + bracket)}"
+        parts = word.split(".")
+        made = []
+        place = 0
+        while place < len(parts):
+            for end in range(min(len(parts), place + self._parts), place, -1):
+                name = ".".join(parts[place:end])
+                bare = name.strip("-")
+                kind = self._kind(bare)
+                if kind:
+                    made.append(name.replace(bare, self.of(kind, bare)))
+                    place = end
+                    break
+            else:
+                made.append(parts[place])
+                place += 1
+        return f"{'.'.join(made)}{bracket}"
+
+    def _kind(self, name: str) -> str:
+        """Return the kind of a learned name, or of a machine whose number was not learned; empty for other words."""
+        stem = name.rstrip(_DIGITS)
+        return self._known.get(name) or (HOST if stem != name and stem in self._stems else "")
+
+    def _at(self, kind: str, match: re.Match[str]) -> str:
+        """Replace the name at a place that always has one."""
+        name = match[1].rstrip(".-")
+        if not _is_name(name) or _MADE.fullmatch(name):
+            return match[0]
+        start = match.start(1) - match.start()
+        return f"{match[0][:start]}{self.of(self._known.get(name, kind), name)}{match[0][start + len(name) :]}"
 
     def _address(self, match: re.Match[str]) -> str:
         written = match[0]
@@ -134,6 +187,15 @@ class Pseudonyms:
         if written in _PUBLIC or address.is_loopback or address.is_unspecified or address.is_multicast:
             return written
         return self.of(ADDRESS, written)
+
+
+def _is_name(name: str) -> bool:
+    return len(name) > 2 and name.lower() not in _SYSTEM_NAMES and not name.isdecimal()
+
+
+def _facts_of(line: str) -> str:
+    """Return a line of Slurm's records without what people and checks have written."""
+    return _FREE_TEXT.split(line, maxsplit=1)[0]
 
 
 def users_of_this_machine() -> list[str]:

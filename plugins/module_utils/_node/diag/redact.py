@@ -27,14 +27,18 @@ _NAMES = (
 SECRET_NAME = re.compile(rf"(?:^|.*[\W_a-z0-9])(?:{_NAMES})$", re.IGNORECASE)
 """The name of a setting whose value is a secret."""
 
+_KEY_BEGINS = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE[A-Z ]{0,40}-----")
+_KEY_ENDS = re.compile(r"-----END [A-Z0-9 ]{0,80}-----")
+_MOST_KEY_LINES = 200
+"""A key of RSA with 16384 bits has 199 lines of 64 characters. If no end follows within so many lines, somebody wrote
+only the beginning, perhaps to hide the rest of a log."""
+# The last of so many lines and those after it, if they end like lines of a key, and a further one that may be short.
+_PREFIX, _END = r"\n(?:[^\n]{0,200}[ \t])?[A-Za-z0-9+/]", r"={0,2}(?=\n|\Z)"
+_LONGER_KEY = re.compile(rf"(?:{_PREFIX}{{40,}}{_END})+(?:{_PREFIX}{{1,76}}{_END})?")
+
 # In JSON, in JSON inside of a text of JSON, in quotes, or up to a blank.
 _VALUE = r"""\\+".*?(?:\\+"(?=\s*[,}\]])|(?=\n)|\Z)|"(?:[^"\\\n]|\\.)*"?|'[^'\n]*'?|[^\s,;]+"""
 _PATTERNS: tuple[tuple[str, re.Pattern[str]], ...] = (
-    # An incomplete block is hidden up to the end of the text.
-    (
-        "private key",
-        re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE[A-Z ]{0,40}-----.*?(?:-----END [A-Z0-9 ]*-----|\Z)", re.DOTALL),
-    ),
     ("JWT", re.compile(r"eyJ[A-Za-z0-9_-]{5,}(?:\.[A-Za-z0-9_-]*){0,4}")),
     ("SAS", re.compile(r"(?<=[?&])s[a-z]{1,4}=[^\s\"'<>]{0,600}\bsig=[^\s\"'<>]*|\bsig=[^\s&\"'<>]+", re.IGNORECASE)),
     ("authorization", re.compile(r"(?<=uthorization)[\"']?\s*[:=]\s*[\"']?(?:\w+\s+)?[^\s\"']+", re.IGNORECASE)),
@@ -108,6 +112,8 @@ class Redactor:
     def redact(self, text: str) -> tuple[str, int]:
         """Return the text without secrets, and how many were hidden."""
         text, count = self.hide_learned(_CONTROL.sub("", text.replace("\r\n", "\n").replace("\r", "\n")))
+        text, found = _hide_keys(text)
+        count += found
         for kind, pattern in _PATTERNS:
             text, found = pattern.subn(_mark(kind), text)
             count += found
@@ -122,6 +128,30 @@ class Redactor:
         for place in binary:
             lines[place] = _mark("binary")
         return "\n".join(lines), count + found + len(binary)
+
+
+def _hide_keys(text: str) -> tuple[str, int]:
+    """Hide blocks with a private key."""
+    made = []
+    place = 0
+    begins = _KEY_BEGINS.search(text)
+    while begins is not None:
+        made += [text[place : begins.start()], _mark("private key")]
+        place = _end_of_key(text, begins.end())
+        begins = _KEY_BEGINS.search(text, place)
+    return "".join([*made, text[place:]]), len(made) // 2
+
+
+def _end_of_key(text: str, start: int) -> int:
+    """Return where a block with a private key ends; if it has no end, where its last possible line ends."""
+    limit = start
+    for _line in range(_MOST_KEY_LINES + 1):
+        limit = text.find("\n", limit) + 1 or len(text)
+    ends = _KEY_ENDS.search(text, start, limit)
+    if ends is not None or limit == len(text):
+        return ends.end() if ends else limit
+    longer = _LONGER_KEY.match(text, text.rfind("\n", 0, limit - 1))
+    return max(longer.end() if longer else 0, limit - 1)
 
 
 def _hide_values(pattern: re.Pattern[str], text: str) -> tuple[str, int]:

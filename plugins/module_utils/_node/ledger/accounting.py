@@ -15,9 +15,11 @@ separates fields by a text that nobody can know before, and a line without exact
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import secrets
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Callable
@@ -30,6 +32,8 @@ LIMIT_S = 300.0
 _RUN_FIELDS = "JobIDRaw,State,Submit,Eligible,Start,End,ExitCode,NodeList,Partition,User,Comment"
 _EVENT_FIELDS = "NodeName,Start,End,State,User,ClusterNodes,Reason"
 _WORD = re.compile(r"[a-z]{1,16}(=[A-Za-z0-9][A-Za-z0-9._-]{0,62})?")
+_MOST_WORDS = 100
+"""A comment with notes has at most 1000 characters, but a user may submit a job with a longer one."""
 _NO_TIME = ("", "Unknown", "None", "NONE")
 _NO_NODES = ("", "None assigned", "(null)")
 
@@ -230,21 +234,22 @@ class RunReader:
         if worked is not None and not began <= worked <= (ended if ended is not None else worked):
             # A step of an earlier run, or clocks that differ.
             worked = None
+        # Thousands of runs have the same texts: in memory, they are there once.
         self._handle(
             JobRun(
                 int(number) if number.isdecimal() else 0,
-                state.partition(" ")[0],
+                sys.intern(state.partition(" ")[0]),
                 submitted,
                 # A job's Eligible stays that of its first submission, or is later than its start.
                 min(max(submitted, asked), began) if asked is not None else submitted,
                 began,
                 worked,
                 ended,
-                status,
-                nodes,
-                partition,
-                user,
-                training_in(words),
+                sys.intern(status),
+                sys.intern(nodes),
+                sys.intern(partition),
+                sys.intern(user),
+                sys.intern(training_in(words)),
                 words,
             )
         )
@@ -255,8 +260,8 @@ def words_in(comment: str) -> tuple[str, ...]:
     """Return the words of a job's comment that start with ``hpcai:``, without that. A user may write anything there."""
     if "hpcai:" not in comment:
         return ()
-    found = re.split(r"[\s,;]+", comment)
-    return tuple(word[6:] for word in found if word.startswith("hpcai:") and _WORD.fullmatch(word[6:]))
+    found = (word[6:] for word in re.split(r"[\s,;]+", comment) if word.startswith("hpcai:"))
+    return tuple(itertools.islice(filter(_WORD.fullmatch, found), _MOST_WORDS))
 
 
 def training_in(words: Sequence[str]) -> str:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_right, insort
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from ..job.checkpoint.names import COMPLETE, PRUNED, Id, id_in, id_of
@@ -28,6 +28,8 @@ _WITHOUT_USERS = 1
 """The schema before ``users``, which is still read."""
 _MOST_OF_SERIES = 20_000
 """Most checkpoints of one training and its users in the record: who may write to a store can write any number."""
+_MOST_NOTED = 100
+"""Most checkpoints that a job noted in its comment, one for each run: longer comments get no notes."""
 _LATE_S = 1.0
 """Blob storage rounds times to seconds."""
 FORGOTTEN_S = 400 * 86400.0
@@ -81,6 +83,11 @@ class Index:
         noted = self.noted.setdefault(int(found.attempt.partition(".")[0]), [])
         if (when, found.step) not in noted:
             insort(noted, (when, found.step))
+            del noted[:-_MOST_NOTED]
+
+    def keep_noted(self, jobs: Container[int]) -> None:
+        """Forget what other jobs noted: each run has its job's comment, so later runs would bring it again."""
+        self.noted = {job: noted for job, noted in self.noted.items() if job in jobs}
 
     def _known(self, job: int, training: str, user: str) -> list[tuple[float, int]]:
         found = [(when, step) for when, step, one in self.stored.get(job, ()) if one.counts_for(training, user)]

@@ -2,16 +2,19 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Computes the ledger of a window from its sources, a day at a time, so that memory is bounded."""
+"""Computes the ledger of a window from its sources, a day or less at a time, so that memory is bounded.
+
+What stays in memory from one part to the next has limits too, because users decide how many jobs, trainings and notes
+about checkpoints there are.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..slurm.hostlist import HostlistError, expand
-from .accounting import Event, JobRun, Registration, Skipped, by_node, slices
+from .accounting import Event, JobRun, Registration, by_node, slices
 from .buckets import (
     ABSENT,
     BY_CHECK,
@@ -29,6 +32,7 @@ from .buckets import (
 )
 from .checkpoints import Index
 from .machines import Machines
+from .parts import Hosts, ReadRuns, WindowPart, read_parts
 from .presence import declared, without_machine
 from .reliability import Failure, failures_of
 
@@ -44,12 +48,15 @@ CAUSES: Mapping[str, str] = {
     "OUT_OF_MEMORY": "program",
 }
 """Why work was lost, by the state in which the run ended. A program that failed is no fault of a node."""
-_AHEAD_S = 3600.0
-"""A slice also reads runs that start up to this much later: a requeued job waits for its next start in this slice."""
+_REMEMBERED_S = 86400.0
+"""How long after its end a run is kept in memory, because its job may start again."""
+_MOST_REMEMBERED = 50_000
+_MOST_NAMES = 1000
+"""Trainings of a user, and jobs of these, that are listed. The work of further trainings is added up."""
+OTHERS = "others"
+"""Name of what further trainings of a user did."""
 _BLAME_S = 900.0
 """Slurm ends a run when it notices a dead node, up to SlurmdTimeout after the outage began."""
-
-ReadRuns = Callable[[float, float, Callable[[JobRun], None]], Skipped]
 
 
 @dataclass
@@ -107,6 +114,21 @@ class Ledger:
     requeues: int = 0
     decisions: list[dict[str, Any]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    _named: dict[tuple[str, str], int] = field(default_factory=dict)
+
+    def work_of(self, name: str, user: str) -> Work:
+        """Return the work of a training, or that of all further ones of this user."""
+        listed = (name, user) in self.work or self._may_name("work", user)
+        return self.work.setdefault((name if listed else OTHERS, user), Work())
+
+    def job_of(self, training: str, user: str, job: int) -> Work | None:
+        """Return the work of a job of a training; None if too many jobs of this user are listed already."""
+        listed = (training, user, job) in self.jobs or self._may_name("job", user)
+        return self.jobs.setdefault((training, user, job), Work()) if listed else None
+
+    def _may_name(self, what: str, user: str) -> bool:
+        count = self._named[what, user] = self._named.get((what, user), 0) + 1
+        return count <= _MOST_NAMES
 
     def seconds(self, bucket: str) -> float:
         """Return the node-seconds in a bucket."""
@@ -140,26 +162,6 @@ class Sources:
         return run.training or self.jobs.get(run.job, "")
 
 
-class _Hosts:
-    """Expands host lists; many runs have the same one."""
-
-    def __init__(self, most: int = 4096) -> None:
-        self._most = most
-        self._known: dict[str, tuple[str, ...]] = {}
-
-    def __call__(self, text: str) -> tuple[str, ...]:
-        found = self._known.get(text)
-        if found is None:
-            if len(self._known) >= self._most:
-                self._known.clear()
-            try:
-                found = tuple(expand(text))
-            except HostlistError:
-                found = ()
-            self._known[text] = found
-        return found
-
-
 def compute(sources: Sources, since: float, until: float) -> Ledger:
     """Return the ledger of a window. Its node-seconds are the nodes times the window, less the time without a machine.
 
@@ -178,14 +180,15 @@ def compute(sources: Sources, since: float, until: float) -> Ledger:
         ledger.failures += failures_of(listed)
         outages[node] = as_intervals(listed, until) + [(begin, stop, rank_of(ABSENT)) for begin, stop in absent]
     before: dict[int, JobRun] = {}
-    hosts = _Hosts()
+    hosts = Hosts()
     first = True
-    for start, end in slices(since, until):
-        runs: list[JobRun] = []
-        skipped = sources.read_runs(start, min(end + _AHEAD_S, until), runs.append)
-        _note(ledger, skipped)
+    for part in (
+        part for start, end in slices(since, until) for part in read_parts(sources.read_runs, start, end, until, hosts)
+    ):
+        ledger.notes += [f"{count} records were skipped: {why}." for why, count in part.skipped.counts.items()]
         intervals: dict[str, list[Interval]] = {}
-        before = _add_runs(ledger, sources, runs, (start, end), intervals, before, hosts)
+        before = _add_runs(ledger, sources, part, intervals, before)
+        sources.checkpoints.keep_noted(before)
         new = set(intervals) - names
         if new:
             names |= new
@@ -196,14 +199,20 @@ def compute(sources: Sources, since: float, until: float) -> Ledger:
                 )
         for node in names:
             combined = [*intervals.get(node, ()), *outages.get(node, ())]
-            for machine, begin, stop in sources.machines.parts(node, start, end):
+            for machine, begin, stop in sources.machines.parts(node, part.since, part.until):
                 totals = ledger.totals.setdefault((node, machine), [0.0] * len(ORDER))
                 sweep(combined, begin, stop, totals)
                 if machine:
-                    ledger.machine_times.setdefault((node, machine), []).append((begin, stop))
+                    _add_time(ledger.machine_times.setdefault((node, machine), []), begin, stop)
         first = False
     _leave_out_absent(ledger)
     return ledger
+
+
+def _add_time(times: list[tuple[float, float]], begin: float, stop: float) -> None:
+    if times and times[-1][1] == begin:
+        begin = times.pop()[0]
+    times.append((begin, stop))
 
 
 def _leave_out_absent(ledger: Ledger) -> None:
@@ -214,36 +223,24 @@ def _leave_out_absent(ledger: Ledger) -> None:
     ledger.machine_times = {key: times for key, times in ledger.machine_times.items() if key[0] in there}
 
 
-def _note(ledger: Ledger, skipped: Skipped) -> None:
-    for why, count in skipped.counts.items():
-        ledger.notes.append(f"{count} records were skipped: {why}.")
-
-
 def _add_runs(
     ledger: Ledger,
     sources: Sources,
-    runs: Iterable[JobRun],
-    window: tuple[float, float],
+    part: WindowPart,
     intervals: dict[str, list[Interval]],
     before: Mapping[int, JobRun],
-    hosts: _Hosts,
 ) -> dict[int, JobRun]:
-    """Add the runs of one slice, and return the last run of each job that waits for a later one, may be requeued or
+    """Add the runs of one part, and return the last run of each job that waits for a later one, may be requeued or
     still runs."""
-    since, until = window
+    since, until = window = part.since, part.until
     last: dict[int, JobRun] = dict(before)
-    waiting: set[int] = set()
-    for run in sorted(runs, key=lambda one: (one.job, one.start)):
-        nodes = hosts(run.nodes)
+    for run in sorted(part.runs, key=lambda one: (one.job, one.start)):
+        nodes = part.hosts(run.nodes)
         earlier = last.get(run.job)
         if earlier is not None and earlier.start < run.start and earlier.end is not None:
-            _add_hold(earlier, run, intervals, hosts)
+            _add_hold(earlier, run.start, intervals, part.hosts)
             if since <= run.start < until:
                 ledger.requeues += 1
-        if run.start >= until:
-            # It is only of interest for the wait before it, of which the next slices have the rest.
-            waiting.add(run.job)
-            continue
         last[run.job] = run
         for name, when in run.saved:
             sources.checkpoints.add(name, when)
@@ -256,23 +253,37 @@ def _add_runs(
             for node in nodes:
                 intervals.setdefault(node, []).append(interval)
         name = training or (f"job {run.job}" if known else "")
-        listed = name if sources.training in ("", name) else ""
         clipped = _add_run(ledger, sources.machines, run, parts, nodes, window)
-        if listed:
-            work = ledger.work.setdefault((listed, run.user), Work())
-            _add_work(work, ledger, run, clipped, len(nodes), window)
-        if listed and training and known:
-            work = ledger.jobs.setdefault((training, run.user, run.job), Work())
-            _add_work(work, ledger, run, clipped, len(nodes), window)
-    recent = until - _AHEAD_S * 24
-    return {job: run for job, run in last.items() if run.end is None or run.end > recent or job in waiting}
+        if name and sources.training in ("", name):
+            job = ledger.job_of(training, run.user, run.job) if training and known else None
+            for work in (ledger.work_of(name, run.user), job):
+                if work:
+                    _add_work(work, ledger, run, clipped, len(nodes), window)
+    waiting = part.later & set(last)
+    for number in waiting:
+        # The next parts have the rest of the wait.
+        _add_hold(last[number], until, intervals, part.hosts)
+    return _remembered(last, waiting, until)
 
 
-def _add_hold(earlier: JobRun, run: JobRun, intervals: dict[str, list[Interval]], hosts: _Hosts) -> None:
+def _remembered(last: Mapping[int, JobRun], waiting: set[int], until: float) -> dict[int, JobRun]:
+    """Return the runs to keep for the next part. If they are too many, those of which the fewest jobs start again are
+    left out: first those that completed, and of these the oldest, because Slurm forgets a job some minutes later."""
+
+    def order(run: JobRun) -> tuple[bool, bool, float]:
+        return (run.end is not None and run.job not in waiting, run.state == "COMPLETED", -(run.end or 0.0))
+
+    kept = [run for job, run in last.items() if run.end is None or run.end > until - _REMEMBERED_S or job in waiting]
+    if len(kept) > _MOST_REMEMBERED:
+        kept = sorted(kept, key=order)[:_MOST_REMEMBERED]
+    return {run.job: run for run in kept}
+
+
+def _add_hold(earlier: JobRun, until: float, intervals: dict[str, list[Interval]], hosts: Hosts) -> None:
     """The nodes of the earlier run wait, as long as they are idle, until the job starts again."""
-    interval = (max(earlier.end or run.start, 0.0), run.start, rank_of(HOLD))
-    for node in hosts(earlier.nodes):
-        intervals.setdefault(node, []).append(interval)
+    if earlier.end is not None:
+        for node in hosts(earlier.nodes):
+            intervals.setdefault(node, []).append((max(earlier.end, 0.0), until, rank_of(HOLD)))
 
 
 def _add_run(

@@ -22,7 +22,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Callable, NoReturn
 
-from .proc import read_processes
+from .proc import children, read_command, read_processes
 from .root import Root
 from .run import end_group, wait_until
 
@@ -144,10 +144,11 @@ class Child:
         return self._status
 
     def _doing(self) -> str:
-        processes = list(read_processes(Root()))
+        root = Root()
         # A forked process without an exec has the child's own command, which is no help in a message.
-        own_commands = [process.command for process in processes if process.pid == self.pid]
-        commands = [one.command for one in processes if one.parent == self.pid and one.command not in own_commands]
+        own_command = read_command(root, self.pid)
+        started = read_processes(root, children(root, self.pid))
+        commands = [one.command for one in started if one.command != own_command]
         return f" (it was waiting for '{commands[0][:120]}')" if commands else ""
 
     def _end(self) -> bool:

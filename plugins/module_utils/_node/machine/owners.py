@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from .cgroup import slurm_jobs_of
-from .proc import read_stat
+from .proc import read_command, read_stat
 from .root import Root
 
 _UID = re.compile(r"^Uid:\s*(\d+)", re.MULTILINE)
@@ -94,8 +94,7 @@ def is_slurmstepd(root: Root, pid: int) -> bool:
 
 def steps_of(root: Root, pid: int) -> int | None:
     """Return the job whose step a process manages; None if it is no slurmstepd."""
-    title = root.text(f"/proc/{pid}/cmdline") if is_slurmstepd(root, pid) else None
-    step = _STEPD.match((title or "").replace("\0", " "))
+    step = _STEPD.match(read_command(root, pid)) if is_slurmstepd(root, pid) else None
     return int(step[1]) if step else None
 
 

@@ -5,7 +5,9 @@
 """The machine's processes and threads, from /proc.
 
 Processes may end while they are read: they are left out, which is not an error. Short files are read as bytes with one
-system call, because there are several for every thread of the machine.
+system call, because there are several for every thread of the machine. So are command lines and environments: a process
+chooses their addresses in its memory with prctl(2), PR_SET_MM_MAP, and with them any length. The kernel reads up to
+``arg_end`` (get_mm_cmdline in fs/proc/base.c), which takes more than a second for each GiB.
 """
 
 from __future__ import annotations
@@ -23,6 +25,10 @@ _KERNEL_THREAD = 0x00200000
 """PF_KTHREAD among a task's flags (include/linux/sched.h)."""
 # More than the size of stat and status on a machine with 8192 CPUs.
 _SHORT = 1 << 15
+# Up to Linux 4.1, the kernel itself ended command lines after one page of 4 KiB (commit c2c0bb44620d).
+_LONGEST_COMMAND = 1 << 14
+# execve(2) accepts more if the limit of the stack is large, but Slurm's variables and a shell's take some KiB.
+_LONGEST_ENVIRONMENT = 1 << 18
 # If each thread has a different mask, a longer list costs more time than it saves.
 _MASKS_REMEMBERED = 4
 _CPUS = re.compile(rb"^Cpus_allowed_list:\s*(\S*)", re.MULTILINE)
@@ -60,7 +66,8 @@ class ThreadFacts(NamedTuple):
 class Process(NamedTuple):
     """A process.
 
-    :ivar command: its command line, separated by spaces; its name if there is no command line, as after ``exit``.
+    :ivar command: the first 16 KiB of its command line, separated by spaces; its name if there is no command line, as
+        after ``exit``.
     """
 
     pid: int
@@ -113,9 +120,19 @@ def read_processes(root: Root, pids: Collection[int] | None = None) -> Iterator[
         stat = read_stat(root, pid)
         if stat is None or stat.is_kernel_thread or stat.state in "ZX":
             continue
-        words = _read(root.at(f"/proc/{pid}/cmdline")) or b""
-        command = words.replace(b"\0", b" ").decode(errors="replace").strip()
-        yield Process(pid, stat.parent, stat.name, command or stat.name)
+        yield Process(pid, stat.parent, stat.name, read_command(root, pid) or stat.name)
+
+
+def read_command(root: Root, pid: int) -> str:
+    """Return the first 16 KiB of a process's command line, separated by spaces; empty if there is none."""
+    words = _read_start(root.at(f"/proc/{pid}/cmdline"), _LONGEST_COMMAND) or b""
+    return words.replace(b"\0", b" ").decode(errors="replace").strip()
+
+
+def children(root: Root, parent: int) -> list[int]:
+    """Return the ids of a process's children that have not ended."""
+    stats = ((pid, read_stat(root, pid)) for pid, _path in root.numbered("/proc", ""))
+    return [pid for pid, stat in stats if stat is not None and stat.parent == parent and stat.state not in "ZX"]
 
 
 def ancestors(root: Root, pid: int) -> set[int]:
@@ -154,7 +171,7 @@ class _Masks:
 
     def of(self, tid: int) -> CpuSet | None:
         """Return a thread's CPUs, including offline ones; None if it has ended."""
-        allowed = _CPUS.search(_read_short(f"{self._folder}/{tid}/status") or b"")
+        allowed = _CPUS.search(_read_start(f"{self._folder}/{tid}/status", _SHORT) or b"")
         if allowed is None:
             return None
         cpus = self._parsed.get(allowed[1])
@@ -191,16 +208,16 @@ class _LiveMasks(_Masks):
 
 def read_memory_nodes(root: Root, pid: int) -> CpuSet | None:
     """Return the NUMA nodes from which a process may allocate memory; None if unknown."""
-    allowed = _MEMS.search(_read_short(root.at(f"/proc/{pid}/status")) or b"")
+    allowed = _MEMS.search(_read_start(root.at(f"/proc/{pid}/status"), _SHORT) or b"")
     return CpuSet.parse_list(allowed[1].decode()) if allowed else None
 
 
 def read_environment(root: Root, pid: int, names: Collection[str]) -> dict[str, str] | None:
-    """Return the variables ``names`` of the environment with which a process was started.
+    """Return the variables ``names`` from the first 256 KiB of the environment with which a process was started.
 
     None if it cannot be read, because the process is another user's or has ended.
     """
-    raw = _read(root.at(f"/proc/{pid}/environ"))
+    raw = _read_start(root.at(f"/proc/{pid}/environ"), _LONGEST_ENVIRONMENT)
     if raw is None:
         return None
     pairs = (entry.decode(errors="replace").partition("=") for entry in raw.split(b"\0"))
@@ -234,7 +251,11 @@ def read_memory(root: Root, pid: int) -> MemoryFacts | None:
     The kernel walks all pages of the process for this and blocks its memory management during that time, for about a
     second for a process with 100 GiB in small pages. So call it only if the user requests it.
     """
-    raw = _read(root.at(f"/proc/{pid}/numa_maps"))
+    try:
+        with open(root.at(f"/proc/{pid}/numa_maps"), "rb") as file:
+            raw = file.read()
+    except OSError:
+        return None
     if not raw:
         return None
     kib: dict[int, int] = {}
@@ -253,30 +274,22 @@ def read_memory(root: Root, pid: int) -> MemoryFacts | None:
 
 
 def _stat(path: str) -> TaskStat | None:
-    raw = _read_short(path)
+    raw = _read_start(path, _SHORT)
     try:
         return parse_stat(raw) if raw else None
     except ValueError:
         return None
 
 
-def _read_short(path: str) -> bytes | None:
+def _read_start(path: str, most: int) -> bytes | None:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return None
     try:
-        return os.read(descriptor, _SHORT)
+        return os.read(descriptor, most)
     except OSError:
         # The task ended between the two calls.
         return None
     finally:
         os.close(descriptor)
-
-
-def _read(path: str) -> bytes | None:
-    try:
-        with open(path, "rb") as file:
-            return file.read()
-    except OSError:
-        return None

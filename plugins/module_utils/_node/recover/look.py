@@ -20,7 +20,7 @@ from typing import Any
 from ..job.recovery import HOLD, REQUEUE, Decision, decide
 from ..ledger import checkpoints
 from ..ledger.accounting import JobRun, Query, by_node, query, read_history, read_runs
-from ..ledger.decisions import append_decision, read_decisions
+from ..ledger.decisions import CHECKS, LOG, MOST_OF_A_USER, append_decision, count_by_user, read_decisions
 from ..machine.root import Root
 from ..machine.run import CommandFailed, Run, must
 from ..slurm import nodes
@@ -43,6 +43,7 @@ _PENDING = "PENDING"
 _EVENTS_S = 7 * 86400.0
 _REMEMBERED_S = 60 * 86400.0
 _MOST_HANDLED = 20000
+_TOO_MANY = f"in 24 hours there were {MOST_OF_A_USER} decisions about jobs of this user, the limit"
 _MOST_AT_ONCE, _MOST_OF_A_USER = 1000, 200
 """One command asks slurmdbd for at most this many jobs, and this many of a user; the others wait for the next pass."""
 
@@ -188,6 +189,7 @@ def look(
         listed = read_history(now - _EVENTS_S, now, ask).events
         index = checkpoints.index_of(checkpoints.read_record(root))
         log = read_decisions(root, now - _REMEMBERED_S, now)
+        count = count_by_user(log, now - DAY_S)
         hang: set[int] = set()
         for one in wanted:
             entries = [entry for entry in log if entry.get("job") == one.job]
@@ -198,12 +200,16 @@ def look(
                 continue
             decision = decide(past, settings.limits, bad)
             held = was_left_held(runs[one.job], entries)
-            result = JobOutcome(one.job, decision) if check else _carry_out(one, decision, run, known, held)
-            if not check:
-                # A user whose files hang would delay the jobs of others, with each of his jobs.
-                if one.uid not in hang and _write_log(one, result, run).startswith(HANGS):
-                    hang.add(one.uid)
-                entry = {**asdict(decision), "cause": past[-1].cause, "status": past[-1].status}
+            user = runs[one.job][-1].user
+            limit = _TOO_MANY if count.get(user, 0) >= MOST_OF_A_USER else ""
+            undone = JobOutcome(one.job, decision, limit) if check or limit else None
+            result = undone or _carry_out(one, decision, run, known, held)
+            # A user whose files hang would delay the jobs of others, with each of his jobs.
+            if not check and one.uid not in hang and _write_log(one, result, run).startswith(HANGS):
+                hang.add(one.uid)
+            if not check and not limit:
+                count[user] = count.get(user, 0) + 1
+                entry = {**asdict(decision), "cause": past[-1].cause, "status": past[-1].status, "user": user}
                 entry.update({"problem": result.problem, **({"held": True} if result.held else {})})
                 result = replace(result, unrecorded=_record(root, now, one.job, len(past), entry))
             done.append(result)
@@ -215,13 +221,13 @@ def look(
     return done
 
 
-def _record(root: Root, now: float, job: int, runs: int, entry: Mapping[str, Any]) -> str:
-    """Append to the log of decisions, and return why that failed.
+def _record(root: Root, now: float, job: int, runs: int, entry: Mapping[str, Any], path: str = LOG) -> str:
+    """Append to a log of decisions, and return why that failed.
 
     An error must not end the pass: the job would be decided about again in each pass, and the others never.
     """
     try:
-        append_decision(root, now, job, runs, entry)
+        append_decision(root, now, job, runs, entry, path)
     except OSError as error:
         return error.strerror or str(error)
     return ""
@@ -282,9 +288,9 @@ def _check_slow(
             answer = run(command(order, settings.slow))
             problem = "" if answer.rc == 0 else answer.stderr.strip() or f"sbatch ended with {answer.rc}"
         one = Checked(order, problem)
-        if not check:
-            entry = {"action": CHECK, "reason": one.why, "node": order.node, "user": order.user, "problem": problem}
-            one = replace(one, unrecorded=_record(root, now, order.job, 0, entry))
+        if not problem and not check:
+            entry = {"action": CHECK, "reason": one.why, "node": order.node, "user": order.user}
+            one = replace(one, unrecorded=_record(root, now, order.job, 0, entry, CHECKS))
         done.append(one)
     return done
 

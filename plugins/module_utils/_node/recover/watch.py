@@ -142,11 +142,8 @@ def stacks(run: Bounded, uid: int, root: Root | None = None) -> list[str]:
     """Return the stacks of this user's Python processes on this node, if py-spy is installed."""
     program = shutil.which(_PROGRAM)
     machine = root or Root()
-    found = [
-        one
-        for one in read_processes(machine)
-        if one.pid != os.getpid() and _is_python(machine, one) and _owner(machine, one.pid) == uid
-    ]
+    own = [pid for pid, _path in machine.numbered("/proc", "") if pid != os.getpid() and _owner(machine, pid) == uid]
+    found = [one for one in read_processes(machine, own) if _is_python(machine, one)]
     if program is None:
         names = ", ".join(f"{one.pid} ({one.name})" for one in found[:_MOST_PROCESSES]) or "none"
         return [f"no stacks: {_PROGRAM} is not installed; Python processes: {names}"]

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from ...machine.cgroup import slurm_jobs_of
 from ...machine.gpu import GpuHealth
 from ...machine.owners import is_slurmstepd, uid_of
-from ...machine.proc import ancestors, read_processes
+from ...machine.proc import ancestors, read_stat
 from ...machine.root import Root
 from ..applies import with_nvidia_gpus
 from ..check import EPILOG, FAIL, NODE, OBSERVE, PROLOG, USER, WARN, Answer, Check, Context, Finding, Reading
@@ -51,9 +51,9 @@ def _measure(context: Context) -> Answer:
 
 
 def _judge(root: Root, gpu: GpuHealth, pid: int, ended: str) -> Iterator[Observation]:
-    process = next(read_processes(root, [pid]), None)
+    process = read_stat(root, pid)
     # The process ended while the GPUs were read.
-    if process is None:
+    if process is None or process.state in "ZX":
         return
     jobs = slurm_jobs_of(root.text(f"/proc/{pid}/cgroup") or "")
     if ended and ended in jobs:

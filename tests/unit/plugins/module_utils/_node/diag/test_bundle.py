@@ -15,6 +15,7 @@ import pathlib
 import shutil
 import stat
 import tarfile
+import time
 from collections.abc import Sequence
 from html.parser import HTMLParser
 
@@ -239,7 +240,7 @@ def test_pseudonyms_replace_names_and_addresses_in_the_same_way() -> None:
         "169.254.169.254 00:15:5d:33:ff:0a at 12:34:56, 0001:00:00.0 /subscriptions/abc/resourceGroups/rg-1/x "
         "alice@example.com alice"
     )
-    names.learn_from(text)
+    names.learn(users=["alice"], hosts=["batch-3"])
     shown = names.replace(text)
     for name in ("alice", "azureuser", "batch", "10.1.2.3", "fe80", "5d:33", "abc", "rg-1", "example"):
         assert name not in shown
@@ -256,10 +257,49 @@ def test_pseudonyms_replace_names_and_addresses_in_the_same_way() -> None:
 def test_a_pseudonymous_bundle_has_no_names_and_keeps_them_apart(tmp_path: pathlib.Path) -> None:
     root = machine(tmp_path)
     write(tmp_path, "/var/log/waagent.log", "UserId=alice(1000) logged in from 10.1.2.3 on batch-3\n")
-    made = perform.make(root, perform.Options(salt=""), run_command=lambda *_given: Raw("alice on batch-3\n", 0))
+    answers = {"ps": "PID PPID USER\n 70 1 alice\n", "scontrol": "NodeName=batch-3 Arch=x86_64\n"}
+
+    def answer(words: Sequence[str], _limit_s: float, _most_bytes: int) -> Raw:
+        return Raw(answers.get(words[0], "") + "alice on batch-3\n", 0)
+
+    made = perform.make(root, perform.Options(salt=""), run_command=answer)
     everything = "\n".join([made.bundle.name, *parts_of(made.bundle.data).values()])
     assert not [name for name in ("alice", "batch-3", "10.1.2.3") if name in everything]
     assert {"alice", "batch-3", "10.1.2.3"} <= set(made.names)
+
+
+def test_a_beginning_of_a_key_hides_nothing_in_other_files(tmp_path: pathlib.Path) -> None:
+    """Users write into the logs of their jobs, and other jobs failed at the same time."""
+    write(tmp_path, "/var/log/hpcai/jobs/1.log", "first\n-----BEGIN PRIVATE KEY-----\nhidden\n")
+    write(tmp_path, "/var/log/hpcai/jobs/2.log", "second\n")
+    item = next(one for one in catalog.CATALOG if one.name == "job_logs")
+    (entry,) = collect.Collector(Root(str(tmp_path))).collect([item])
+    paths = [f"# /var/log/hpcai/jobs/{number}.log" for number in (1, 2)]
+    assert entry.text == f"{paths[0]}\nfirst\n<hidden: private key>\n{paths[1]}\nsecond\n"
+    assert entry.redacted == 1
+
+
+def test_texts_whose_names_cannot_be_replaced_in_time_are_left_out(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others are there, instead of no archive."""
+    replaced = []
+
+    def replace(self: Pseudonyms, text: str) -> str:
+        replaced.append(text)
+        time.sleep(0.3)
+        return text
+
+    monkeypatch.setattr(Pseudonyms, "replace", replace)
+    monkeypatch.setattr(collect, "_FINISH_S", 0.2)
+    items = [Item(name, name, command(name)) for name in ("x", "y")]
+    collector = collect.Collector(
+        Root("/"), pseudonyms=Pseudonyms("salt"), read_command=lambda *_given: Raw("alice", 0)
+    )
+    first, second = collector.collect(items)
+    assert first.text == "alice"
+    assert (second.text, second.file, second.cut) == ("", "", "time")
+    assert "too long" in second.note
 
 
 def sos(words: Sequence[str], _limit_s: float, _most_bytes: int) -> Raw:

@@ -10,6 +10,8 @@ import time
 
 import pytest
 
+from ansible_collections.hpcai.azure.plugins.module_utils._node.diag import pseudonyms
+from ansible_collections.hpcai.azure.plugins.module_utils._node.diag.catalog import CATALOG
 from ansible_collections.hpcai.azure.plugins.module_utils._node.diag.pseudonyms import Pseudonyms
 from ansible_collections.hpcai.azure.plugins.module_utils._node.diag.redact import Redactor
 from ansible_collections.hpcai.azure.plugins.module_utils._node.diag.settings import (
@@ -117,6 +119,97 @@ def test_hostile_text_costs_no_more_than_its_size(text: str) -> None:
     """A user can write anything into a log. A pattern whose time grows with the square would need hours for this."""
     names = Pseudonyms("salt")
     began = time.process_time()
-    names.learn_from(text)
+    for item in CATALOG:
+        names.learn_from(item, text)
     names.replace(Redactor().redact(text)[0])
     assert time.process_time() - began < 5
+
+
+def test_names_in_lines_that_users_write_take_no_time_and_are_replaced_only_there() -> None:
+    """The archive of a faulty node would not be complete before the arbiter restarts the node."""
+    lines = [f"NodeName=wwww{number} user=xxxx{number} /home/yyyy{number}" for number in range(20_000)]
+    text = "\n".join([*lines, "user=error", "error: gpu 3", "for user carol, carol"])
+    names = Pseudonyms("salt")
+    began = time.process_time()
+    for item in CATALOG:
+        if "journal" in item.name or "log" in item.name:
+            names.learn_from(item, text)
+    shown = names.replace(text)
+    assert time.process_time() - began < 5
+    assert not [name for name in ("wwww", "xxxx", "yyyy") if name in shown]
+    assert shown.splitlines()[-2:] == ["error: gpu 3", f"for user {names.of('user', 'carol')}, carol"]
+    assert f"user={names.of('user', 'error')}" in shown
+    assert names.replace("error: gpu 4") == "error: gpu 4"
+    assert len(names.names) == 60_002
+
+
+def test_names_take_a_limited_amount_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pseudonyms, "_MOST_NAMES", 10)
+    names = Pseudonyms("salt")
+    text = "\n".join(f"/home/user{number}" for number in range(100))
+    assert "user99" not in names.replace(text)
+    assert list(names.names) == [f"user{number}" for number in range(10)]
+
+
+@pytest.mark.parametrize(
+    ("item", "line", "learned", "kept"),
+    [
+        ("processes", "  7  1 alice  S 10 200 do_wait  bob x root  carol", "alice", "bob carol"),
+        ("jobs", "7|alice|gpu-long|RUNNING|None|1:00|batch-3|x", "alice", "gpu-long RUNNING"),
+        ("runs", "7|alice|gpu|FAILED|0:0|x|y|z|batch-3", "alice", "batch-3"),
+        ("scheduler", "\talice           ( 1000) count:84     ave_time:2", "alice", "count"),
+        (
+            "nodes",
+            "NodeName=batch-3 NodeAddr=host77 State=IDLE Reason=NodeName=error",
+            "batch-3 host77 batch-17",
+            "error",
+        ),
+        ("configuration_loaded", "SlurmctldHost[0]        = control(10.0.0.1)", "control", "Slurmctld"),
+        ("slurm_configuration", "NodeName=batch-[0-3],login[1-2] CPUs=4", "batch-9 batch-[0-1] login2", "CPUs"),
+        ("events", "batch-3|now|later|DOWN|NodeName=error|root", "batch-3", "error"),
+        ("job_logs", "NodeName=batch-3 UserId=alice(1000)", "", "batch-3 alice"),
+    ],
+)
+def test_names_are_learned_only_where_no_user_writes(item: str, line: str, learned: str, kept: str) -> None:
+    names = Pseudonyms("salt")
+    names.learn_from(next(one for one in CATALOG if one.name == item), line)
+    shown = names.replace(f"{learned} | {kept}")
+    assert not [name for name in learned.split() if name in shown]
+    assert shown.endswith(f"| {kept}")
+
+
+def test_words_with_learned_names_are_replaced() -> None:
+    names = Pseudonyms("salt")
+    names.learn(users=["alice", "CORP+x"], hosts=["batch-3.cluster.local", "10.1.2.3"])
+    host = names.of("host", "batch-3")
+    assert (
+        names.replace("batch-3: batch-3. x=batch-3, --alice")
+        == f"{host}: {host}. x={host}, --{names.of('user', 'alice')}"
+    )
+    assert names.replace("batch-3.cluster.local") == names.of("host", "batch-3.cluster.local")
+    assert names.replace("batch-3.example") == f"{host}.example"
+    assert names.replace("malice alicee batch-3-x batch") == "malice alicee batch-3-x batch"
+
+
+def key_lines(number: int) -> list[str]:
+    """Lines of a private key, the last of which is short."""
+    return [f"Nov 28 host x[1]: {'Ab1+' * 16}" for _line in range(number - 1)] + ["Nov 28 host x[1]: c2hvcnQ="]
+
+
+@pytest.mark.parametrize("number", [1, 52, 199, 200, 201, 202, 5000])
+def test_a_private_key_without_an_end_hides_none_of_the_lines_after_it_but_each_of_its_own(number: int) -> None:
+    begin = "Nov 28 host x[1]: -----BEGIN RSA PRIVATE KEY-----"
+    rest = [f"Nov 28 host kernel: error {line}" for line in range(1000)]
+    shown, count = Redactor().redact("\n".join([begin, *key_lines(number), *rest]))
+    assert "Ab1+" not in shown
+    assert "c2hvcnQ=" not in shown
+    assert count == 1
+    lost = max(200 - number, 0)
+    assert shown.splitlines() == ["Nov 28 host x[1]: <hidden: private key>", *rest[lost:]]
+
+
+def test_an_end_far_away_is_not_that_of_the_key() -> None:
+    rest = [f"error {line}" for line in range(1000)]
+    text = "\n".join(["-----BEGIN PRIVATE KEY-----", *rest, "-----END PRIVATE KEY-----", "more"])
+    shown, _count = Redactor().redact(text)
+    assert shown.splitlines() == ["<hidden: private key>", *rest[200:], "-----END PRIVATE KEY-----", "more"]

@@ -7,7 +7,9 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
+import subprocess
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -107,3 +109,26 @@ def test_a_grandchild_that_runs_no_command_is_not_named() -> None:
     with pytest.raises(child.Overdue) as caught, child.Child(produce) as working:
         working.answer(0.5)
     assert str(caught.value) == ""
+
+
+def test_what_it_waits_for_is_found_without_the_command_lines_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes of jobs choose the length, so this process would exceed its own limit while it reads them."""
+    read: set[int] = set()
+    opened = os.open
+
+    def note(path: Any, *arguments: Any, **options: Any) -> int:
+        found = re.fullmatch("/proc/([0-9]+)/cmdline", str(path))
+        read.update({int(found[1])} if found else ())
+        return opened(path, *arguments, **options)
+
+    def produce() -> Iterator[dict[str, Any]]:
+        subprocess.run(["sleep", "60"], check=False)
+        yield {}
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "open", note)
+        with pytest.raises(child.Overdue, match="waiting for 'sleep 60'"), child.Child(produce) as working:
+            working.answer(1)
+    assert working.pid in read
+    # The child and its command: neither this process nor its parents.
+    assert len(read) == 2

@@ -10,13 +10,15 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+import tracemalloc
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from stand_ins import long_command_line
 from stand_ins.machine_tree import MachineTree, stat
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.machine import proc
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine import owners, proc
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.cpuset import CpuSet
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 
@@ -168,3 +170,46 @@ def test_the_memory_of_a_real_process_is_read(sleeper: subprocess.Popen[str]) ->
     assert memory is not None
     assert sum(memory.mib_by_node.values()) > 1
     assert memory.policies == ("default",)
+
+
+@pytest.fixture(scope="module")
+def endless() -> Iterator[int]:
+    """A real process whose command line and environment have 128 MiB: that much is read in a moment, if it is read."""
+    words = [sys.executable, long_command_line.__file__, str(128 << 20)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        if process.stdout.readline() != "ready\n":
+            pytest.skip(f"this kernel has no PR_SET_MM_MAP: {process.stderr.read()}")
+        yield process.pid
+        process.kill()
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda root, pid: [one.command for one in proc.read_processes(root, [pid])] == ["A=1"],
+        lambda root, pid: proc.read_command(root, pid) == "A=1",
+        lambda root, pid: proc.read_environment(root, pid, ("A",)) == {"A": "1"},
+    ],
+    ids=["processes", "command", "environment"],
+)
+def test_a_command_line_of_any_length_takes_little_memory(endless: int, read: Callable[[Root, int], bool]) -> None:
+    """A process of a job decides the length, and root reads it."""
+    tracemalloc.start()
+    try:
+        assert read(Root(), endless)
+        assert tracemalloc.get_traced_memory()[1] < 8 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_long_title_of_a_slurmstepd_has_its_job(tree: MachineTree) -> None:
+    tree.process(100, "0", "slurmstepd", command=f"slurmstepd: [17.batch] {'x' * 100_000}", uid=0)
+    assert owners.steps_of(root_of(tree), 100) == 17
+    assert len(proc.read_command(root_of(tree), 100)) == 1 << 14
+
+
+def test_children_are_those_that_have_not_ended(tree: MachineTree) -> None:
+    tree.process(20, "0").process(30, "0", parent=20).process(31, "0", parent=20, state="Z").process(32, "0", parent=30)
+    assert proc.children(root_of(tree), 20) == [30]

@@ -9,11 +9,15 @@ from __future__ import annotations
 import pathlib
 from collections.abc import Callable, Sequence
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.ledger import checkpoints
+import pytest
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.ledger import checkpoints, decisions
 from ansible_collections.hpcai.azure.plugins.module_utils._node.ledger.checkpoints import Checkpoint
+from ansible_collections.hpcai.azure.plugins.module_utils._node.ledger.decisions import append_decision, read_decisions
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.recover import look
 from ansible_collections.hpcai.azure.plugins.module_utils._node.recover.settings import Settings
+from ansible_collections.hpcai.azure.plugins.module_utils._node.recover.suspects import SlowChecks
 
 from ..ledger.playing import END, T0, lines, run_line
 from .test_look import ASKS, Slurmctld, one_pass
@@ -52,3 +56,46 @@ def test_steps_of_jobs_are_not_read(tmp_path: pathlib.Path) -> None:
 
     look.look(Root(str(tmp_path)), Slurmctld(["7|FAILED|0|1|1000|7|N/A||"]), Settings(), END, set(), ask=ask)
     assert "--allocations" in asked[0]
+
+
+def test_a_user_with_many_failing_jobs_removes_no_decisions_about_jobs_of_others(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Then the causes of their earlier runs would be unknown, and their failed jobs would be started again."""
+    monkeypatch.setattr(look, "MOST_OF_A_USER", 5)
+    earlier = {"action": "requeue", "reason": "x", "user": "alice"}
+    for number in range(5):
+        append_decision(Root(str(tmp_path)), END - 86401, 100 + number, 1, earlier)
+    jobs = [*range(11, 18), 7]
+    slurmctld = Slurmctld([f"{job}|FAILED|0|1|{1000 if job > 7 else 1007}|{job}|N/A||" for job in jobs])
+    runs = [run_line(job, "FAILED", 0, 60, comment=ASKS, user="alice" if job > 7 else "bob") for job in jobs]
+    done = one_pass(tmp_path, slurmctld, runs)
+    refused = [one.job for one in done if "decisions about jobs of this user" in one.problem]
+    # Alice had five decisions on the day before.
+    assert refused == [16, 17]
+    asked = {words.split()[1] for words in slurmctld.changes if words.startswith("requeuehold")}
+    assert asked == {"7", "11", "12", "13", "14", "15"}
+    kept = [one["job"] for one in read_decisions(Root(str(tmp_path)), END, END)]
+    assert sorted(kept) == [7, 11, 12, 13, 14, 15]
+
+
+def test_decisions_remove_no_checks_of_nodes(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The checks that a user caused limit further ones: each is an exclusive job of root on a node."""
+    monkeypatch.setattr(decisions, "LARGEST", 1000)
+    slow = run_line(7, "COMPLETED", 0, 60, "c-[0-1]", comment="hpcai:slow=c-0")
+    slurmctld = Slurmctld(["7|COMPLETED|0|1|1000|7|N/A||"])
+    (first,) = one_pass(tmp_path, slurmctld, [slow])
+    assert (first.problem, first.unrecorded) == ("", "")
+    for number in range(100):
+        append_decision(Root(str(tmp_path)), END, number, 1, {"action": "hold", "reason": "x"})
+    assert not one_pass(tmp_path, slurmctld, [slow])
+    assert [one["node"] for one in read_decisions(Root(str(tmp_path)), 0, END) if one["action"] == "check"] == ["c-0"]
+
+
+def test_refused_checks_are_in_no_log(tmp_path: pathlib.Path) -> None:
+    """A user can cause any number of them."""
+    settings = Settings(slow=SlowChecks(per_user=1))
+    slow = run_line(7, "COMPLETED", 0, 60, "c-[0,2]", comment="hpcai:slow=c-0,hpcai:slow=c-2")
+    done = one_pass(tmp_path, Slurmctld(["7|COMPLETED|0|1|1000|7|N/A||"]), [slow], settings=settings)
+    assert [bool(one.problem) for one in done] == [False, True]
+    assert len(read_decisions(Root(str(tmp_path)), 0, END)) == 1

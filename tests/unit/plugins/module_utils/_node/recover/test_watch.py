@@ -16,8 +16,10 @@ import time
 from collections.abc import Sequence
 
 import pytest
+from stand_ins.machine_tree import MachineTree
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.cli import main as frame
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import run as run_command
 from ansible_collections.hpcai.azure.plugins.module_utils._node.recover import watch
@@ -148,6 +150,17 @@ def test_stacks_of_own_python_processes_are_taken(tmp_path: pathlib.Path, monkey
             child.kill()
     assert any(f"stack of {child.pid}" in one for one in found)
     assert not any(f"process {os.getpid()}:" in one for one in found)
+
+
+@pytest.mark.timeout(30)
+def test_processes_of_other_users_are_not_read(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They decide how long that takes; here it never ends, and the job would not be ended either."""
+    monkeypatch.setenv("PATH", "/nonexistent")
+    tree = MachineTree(tmp_path).process(100, "0", "python3")
+    (tmp_path / "proc/100/exe").symlink_to("/usr/bin/python3")
+    (tmp_path / "proc/100/cmdline").unlink()
+    os.mkfifo(tmp_path / "proc/100/cmdline")
+    assert watch.stacks(run_command, os.geteuid() + 1, Root(str(tree.path)))[0].endswith("Python processes: none")
 
 
 class Ras(threading.Thread):

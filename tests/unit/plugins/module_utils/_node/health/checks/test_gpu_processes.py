@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -114,3 +115,14 @@ def test_cannot_measure_without_processes_or_used_memory(missing: str, words: st
 
 def test_cannot_measure_gpus_that_cannot_be_read() -> None:
     assert_unread_gpus_are_unknown(GPU_PROCESSES)
+
+
+@pytest.mark.timeout(30)
+def test_does_not_read_command_lines(tree: MachineTree) -> None:
+    """The user decides how long that takes; here it never ends. The check would exceed its limit in each epilog."""
+    process(tree, 100, cgroup=OF_JOB)
+    words = tree.path / "proc/100/cmdline"
+    words.unlink()
+    os.mkfifo(words)
+    result = look(GPU_PROCESSES, gpu(0, processes=(100,)), root=tree, tier=EPILOG, job="17")
+    assert result.summary == "process 100 (train) of finished job 17 still uses GPU 0 (0001:00:00.0)"

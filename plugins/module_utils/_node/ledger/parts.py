@@ -1,0 +1,111 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Reads the runs of a window in parts that fit into memory: users decide how many runs a day has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from ..slurm.hostlist import HostlistError, expand
+from .accounting import JobRun, Skipped
+
+ReadRuns = Callable[[float, float, Callable[[JobRun], None]], Skipped]
+
+MOST_RUNS = 100_000
+"""Runs in memory at a time. Each takes about a KiB with what is computed from it, so this is some 100 MiB."""
+_NODES_OF_A_RUN, _WORDS_OF_A_RUN = 64, 4
+"""Each further so many nodes, or words in its comment, count as a run more."""
+_AHEAD_S = 3600.0
+"""A part also reads runs that start up to this much later: a requeued job waits for its next start in this part."""
+_MOST_AHEAD = 1_000_000
+_SHORTEST_S = 60.0
+"""A part of this length or less is not divided. What is too much then is left out."""
+
+
+class Hosts:
+    """Expands host lists; many runs have the same one."""
+
+    def __init__(self, most: int = 4096) -> None:
+        self._most = most
+        self._known: dict[str, tuple[str, ...]] = {}
+
+    def __call__(self, text: str) -> tuple[str, ...]:
+        found = self._known.get(text)
+        if found is None:
+            if len(self._known) >= self._most:
+                self._known.clear()
+            try:
+                found = tuple(expand(text))
+            except HostlistError:
+                found = ()
+            self._known[text] = found
+        return found
+
+
+class _TooMany(Exception):
+    """The part has too many runs."""
+
+
+@dataclass
+class WindowPart:
+    """A part of a window.
+
+    :ivar runs: runs that overlap it.
+    :ivar later: jobs with a run that starts after its end.
+    :ivar skipped: lines that could not be used.
+    """
+
+    since: float
+    until: float
+    hosts: Hosts
+    runs: list[JobRun] = field(default_factory=list)
+    later: set[int] = field(default_factory=set)
+    skipped: Skipped = field(default_factory=Skipped)
+    _size: int = 0
+
+    def read(self, read_runs: ReadRuns, until: float) -> bool:
+        """Read the runs, and return whether they are not too many.
+
+        :param until: the end of the window.
+        :raises CommandFailed: slurmdbd does not answer.
+        """
+        try:
+            skipped = read_runs(self.since, min(self.until + _AHEAD_S, until), self._add)
+        except _TooMany:
+            return False
+        for why, count in skipped.counts.items():
+            self.skipped.counts[why] = self.skipped.counts.get(why, 0) + count
+        return True
+
+    def _add(self, run: JobRun) -> None:
+        if run.start >= self.until:
+            if len(self.later) < _MOST_AHEAD:
+                self.later.add(run.job)
+            return
+        self._size += 1 + len(self.hosts(run.nodes)) // _NODES_OF_A_RUN + len(run.words) // _WORDS_OF_A_RUN
+        if self._size <= MOST_RUNS:
+            self.runs.append(run)
+        elif self.until - self.since > _SHORTEST_S:
+            raise _TooMany
+        else:
+            self.skipped.add(f"more than {MOST_RUNS} runs at a time")
+
+
+def read_parts(read_runs: ReadRuns, since: float, until: float, end: float, hosts: Hosts) -> Iterator[WindowPart]:
+    """Yield the runs between two times, in halves if they are too many.
+
+    :param end: the end of the window.
+    :raises CommandFailed: slurmdbd does not answer.
+    """
+    part = WindowPart(since, until, hosts)
+    if part.read(read_runs, end):
+        yield part
+        return
+    del part
+    # slurmdbd takes whole seconds.
+    middle = since + (until - since) // 2
+    yield from read_parts(read_runs, since, middle, end, hosts)
+    yield from read_parts(read_runs, middle, until, end, hosts)
