@@ -20,6 +20,7 @@ Eventually = Callable[..., float]
 PRECIOUS = "/var/lib/attack-precious"
 UNIT = "attack-swap.service"
 IDLE_S, REMOVED_S, RACE_S = 120, 120, 3600
+SUBMIT, PRIVATE, SCRIPT = "/run/attack-submit", "/run/attack-bob", "/run/attack-job.sh"
 FIRST_JOB = 3_900_000_001
 """Slurm does not assign job numbers this high."""
 
@@ -70,6 +71,20 @@ for number in range({FIRST_JOB}, {FIRST_JOB} + tries):
             os.mkdir("{PRECIOUS}", 0o700)
 print(json.dumps({{"won": won, "failed": failed, "moved": moved}}))
 """
+
+# A job that was submitted in a folder like /tmp. Its watchdog would end it after 10 s without progress.
+WATCHED = f"""
+export SLURM_SUBMIT_DIR={SUBMIT}
+hpcnode train progress 5 >{PRIVATE}/progress 2>&1
+timeout 40 hpcnode recover watch --start 10 --limit 10 --settle 1 >{PRIVATE}/watch 2>&1
+echo $? >{PRIVATE}/status
+"""
+PLANT = {
+    "link": f"ln -s {PRIVATE}/keys",
+    "file": "cp /etc/hostname",
+    "pipe": "mkfifo -m 0666",
+    "folder": "mkdir -m 0777",
+}
 
 
 @dataclass(frozen=True)
@@ -186,3 +201,30 @@ def test_a_users_own_folder_survives_the_staging_epilog(alice: Any, target: Targ
             assert target.sh(f"stat --format=%U /scratch/{name}").strip() == "alice"
     finally:
         target.sh("rm -rf /scratch/hpcai-results /scratch/hpcai-stage-*")
+
+
+@pytest.mark.parametrize(
+    "kind", ["link", *(pytest.param(one, marks=pytest.mark.thorough) for one in PLANT if one != "link")]
+)
+def test_names_that_a_user_created_first_change_no_file_and_end_no_job(
+    bob: Any, target: Target, eventually: Eventually, kind: str
+) -> None:
+    """Through a link, bob's job replaced bob's file, with mode 0644. Any other entry never changed, so bob's watchdog
+    ended the job after two hours; a pipe blocked the watchdog for ever."""
+    target.sh(f"install -d -m 1777 {SUBMIT}; install -d -m 0700 -o bob {PRIVATE}")
+    target.sh(f"install -m 0600 -o bob /etc/hostname {PRIVATE}/keys")
+    target.sh(f"cat >{SCRIPT} <<'END'\n{WATCHED}\nEND")
+    try:
+        number = bob.sbatch(f"--hold --nodelist={target.name} --ntasks=1 --time=3", f"bash {SCRIPT}")
+        target.as_alice(f"{PLANT[kind]} {SUBMIT}/hpcai-progress-{number}")
+        bob.check_output(f"scontrol release {number}")
+        eventually(lambda: bob.job(number)["JobState"] == "COMPLETED", IDLE_S, lambda: bob.job(number))
+        words = f"{SUBMIT}/hpcai-progress-{number} belongs to user "
+        assert words in target.sh(f"cat {PRIVATE}/progress")
+        # It was still watching.
+        assert target.sh(f"cat {PRIVATE}/status").strip() == "124"
+        assert f"a hang would not be noticed: {words}" in target.sh(f"cat {PRIVATE}/watch")
+        assert target.sh(f"stat --format=%U:%a {PRIVATE}/keys").strip() == "bob:600"
+        assert target.sh(f"cmp {PRIVATE}/keys /etc/hostname") == ""
+    finally:
+        target.sh(f"rm -rf {SUBMIT} {PRIVATE} {SCRIPT}")

@@ -199,6 +199,52 @@ def test_a_jobs_progress_is_shown_only_for_its_own_job(cluster: Cluster, site: R
     assert "not accepted" in node.sh("hpcnode metrics progress --step 1", check=False)
 
 
+# Keeps as many silent connections as it gets, and tries again all the time.
+_SILENT = """
+import contextlib, socket
+held = []
+while True:
+    one = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    one.settimeout(1)
+    with contextlib.suppress(OSError):
+        one.connect("/run/hpcai/progress.sock")
+    held = [*held[-400:], one]
+"""
+# Reports as a training does, and prints how many reports were accepted, and the second longest time of one: the service
+# writes its file once in this time, and a disk may be slow.
+_REPORTS = """
+import socket, struct, time
+accepted, times = 0, []
+for step in range(10):
+    began = time.monotonic()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as one:
+        for limit in (socket.SO_SNDTIMEO, socket.SO_RCVTIMEO):
+            one.setsockopt(socket.SOL_SOCKET, limit, struct.pack("ll", 1, 0))
+        one.connect("/run/hpcai/progress.sock")
+        one.send(b'{"kind": "train", "step": %d}' % step)
+        accepted += one.recv(8) == b"ok"
+    times.append(time.monotonic() - began)
+    time.sleep(0.2)
+print(accepted, sorted(times)[-2])
+"""
+
+
+def test_a_flood_of_connections_delays_no_report_of_another_user(cluster: Cluster, site: Recap) -> None:
+    """A user let each report of the other trainings on the node wait for up to a second, or get lost."""
+    node, unit = Node.of(cluster, CONTROLLER, "3"), "attack-progress"
+    node.write("/run/attack-silent.py", _SILENT.encode(), "0755")
+    node.write("/run/attack-reports.py", _REPORTS.encode(), "0755")
+    node.sh(f"systemd-run --quiet --collect --uid=nobody --unit={unit} python3 /run/attack-silent.py")
+    try:
+        answer = cluster.ssh(CONTROLLER, "srun --time=3 --nodelist=compute-3 --mpi=none python3 /run/attack-reports.py")
+        assert node.sh(f"systemctl is-active {unit}", check=False).strip() == "active"
+    finally:
+        node.sh(f"systemctl stop {unit}; rm -f /run/attack-*.py", check=False)
+    accepted, seconds = answer.split()
+    assert int(accepted) == 10
+    assert float(seconds) < 0.2
+
+
 @pytest.fixture
 def usual_interval(cluster: Cluster, site: Recap) -> Iterator[Node]:
     """A node, while metrics are collected every 30 s, as by default."""

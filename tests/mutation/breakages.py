@@ -60,6 +60,26 @@ BREAKAGES: tuple[Breakage, ...] = (
         ),
     ),
     *broken(
+        f"{NODE}/machine/own_files.py",
+        f"{UNIT_NODE}/machine/test_own_files.py",
+        (
+            "a job's record goes to a folder of another user",
+            "handle = open_own(folder, flags) if in_own_folder else os.open(folder, flags)",
+            "handle = os.open(folder, flags)",
+            "test_a_folder_of_another_user_gets_no_record",
+        ),
+    ),
+    *broken(
+        f"{NODE}/recover/watch.py",
+        f"{UNIT_NODE}/recover/test_watch.py",
+        (
+            "a file of another user ends a job",
+            "progress.cannot_see(clock())",
+            "pass",
+            "test_a_file_of_another_user_ends_no_job",
+        ),
+    ),
+    *broken(
         f"{NODE}/setup/scratch/plan.py",
         f"{UNIT_NODE}/setup/scratch/test_refusals.py",
         (
@@ -131,6 +151,16 @@ BREAKAGES: tuple[Breakage, ...] = (
             "test_how_a_run_ended",
         ),
         ("a hang counts as a crash of a node", "    if hung:\n", "    if False:\n", "test_a_hang_has_no_failed_node"),
+    ),
+    *broken(
+        f"{NODE}/metrics/progress.py",
+        f"{UNIT_NODE}/metrics/test_floods.py",
+        (
+            "a user's messages keep out those of others",
+            "self._accepted[uid] > MOST_PER_S or ",
+            "",
+            "test_a_user_has_a_number_of_messages_per_second",
+        ),
     ),
     *broken(
         f"{NODE}/train/memory.py",

@@ -92,6 +92,7 @@ ALLOWED: dict[str, dict[str, str]] = {
         "make_operators_folder": ROOTS_OWN,
     },
     "machine/lock.py": {"only_one": ROOTS_OWN},
+    "machine/own_files.py": {"write_own": AS_USER},
     "metrics/progress.py": {"listening": ROOTS_OWN},
     "metrics/serve.py": {
         "_remove_old": "a fixed name, and only the exporter's service account can write above its folder"

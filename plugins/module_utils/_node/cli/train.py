@@ -21,7 +21,7 @@ from ..forms import ConfigError
 from ..job.checkpoint.directory import Signal
 from ..job.checkpoint.names import LARGEST_STEP
 from ..job.recovery import HOLD, Limits, decide
-from ..machine.atomic import write_file
+from ..machine.own_files import require_own, write_own
 from ..machine.root import Root
 from ..machine.run import CommandFailed, must, run
 from ..machine.vm_size import size_facts
@@ -221,7 +221,7 @@ def _preflight(args: argparse.Namespace) -> Answer:
         write_record(args.job, begun)
         source = os.environ.get("SLURM_SUBMIT_DIR", "")
         made = lineage(begun, wanted.trainer, source, args.sums, args.python, args.image, recipe.packages, run)
-        write_file(f"{args.job}/{FILE}", json.dumps(made, indent=2) + "\n")
+        write_own(f"{args.job}/{FILE}", json.dumps(made, indent=2) + "\n", in_own_folder=True)
     status = {preflight.FAIL: BAD, preflight.UNKNOWN: UNKNOWN}.get(preflight.verdict(found), GOOD)
     text = "\n".join(f"{wanted.node or 'this node'}: {one.verdict}: {one.name}: {one.words}" for one in found)
     # A data set that is not staged yet, or an unknown health, must not stop a training.
@@ -248,6 +248,9 @@ def _end(args: argparse.Namespace) -> Answer:
     found = read_record(args.job)
     if found is None or not found.runs:
         return Answer(UNKNOWN, f"{args.job} has no record of a run: the preflight begins it.", {"decision": None})
+    if not args.dry_run:
+        # Before any other file there is opened: another user's pipe would block this.
+        require_own(args.job)
     with _ignoring_sigterm():
         return _decide_end(args, found)
 

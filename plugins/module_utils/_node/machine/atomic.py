@@ -21,7 +21,7 @@ from typing import Any
 
 from .config import ConfigError
 from .root import Root
-from .user_folders import opened, write_new
+from .user_folders import Base, opened, write_new
 
 
 def write_file(path: str, text: str, mode: int = 0o644, owner: tuple[int, int] | None = None) -> None:
@@ -65,15 +65,24 @@ def write_beside_users(path: str, text: str, mode: int = 0o644) -> None:
     :raises OSError: it cannot be written; then the old file is unchanged.
     """
     folder, name = os.path.split(os.path.abspath(path))
-    temporary = f".{name}.{secrets.token_hex(8)}"
     with opened(os.path.realpath(folder), folder) as base:
-        try:
-            write_new(base, temporary, text, mode)
-            os.rename(temporary, name, src_dir_fd=base.handle, dst_dir_fd=base.handle)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary, dir_fd=base.handle)
-            raise
+        replace_in(base, name, text, mode)
+
+
+def replace_in(base: Base, name: str, text: str, mode: int = 0o644) -> None:
+    """Write ``text`` to a file of an open folder atomically and durably. A link with this name is replaced.
+
+    :raises OSError: it cannot be written; then the old file is unchanged.
+    """
+    temporary = f".{name}.{secrets.token_hex(8)}"
+    try:
+        write_new(base, temporary, text, mode)
+        os.rename(temporary, name, src_dir_fd=base.handle, dst_dir_fd=base.handle)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary, dir_fd=base.handle)
+        raise
+    os.fsync(base.handle)
 
 
 def remove_file(path: str) -> None:

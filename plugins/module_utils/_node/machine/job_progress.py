@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import socket
+import struct
 import time
 from collections.abc import Callable, Mapping
 
@@ -21,6 +22,8 @@ SOCKET = "/run/hpcai/progress.sock"
 LONGEST = 1024
 """Longest message in bytes."""
 _LIMIT_S = 1.0
+_AGAIN_S = 60.0
+"""After a failure: the service may have no time, because a user floods it."""
 
 
 def send(root: Root, kind: str, values: Mapping[str, float]) -> bool:
@@ -34,7 +37,9 @@ def send(root: Root, kind: str, values: Mapping[str, float]) -> bool:
         return False
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
-            connection.settimeout(_LIMIT_S)
+            # With Python's own timeout, connect would fail at once while others wait (EAGAIN, connect(2)).
+            for limit in (socket.SO_SNDTIMEO, socket.SO_RCVTIMEO):
+                connection.setsockopt(socket.SOL_SOCKET, limit, struct.pack("ll", int(_LIMIT_S), 0))
             connection.connect(root.at(SOCKET))
             connection.send(message)
             # Until the answer, the service may look at this process.
@@ -44,7 +49,7 @@ def send(root: Root, kind: str, values: Mapping[str, float]) -> bool:
 
 
 class Reporter:
-    """Sends progress, but not more often than every ``every_s`` seconds.
+    """Sends progress, but not more often than every ``every_s`` seconds, and after a failure once a minute.
 
     :param clock: the monotonic clock.
     """
@@ -58,5 +63,5 @@ class Reporter:
     def report(self, **values: float) -> None:
         """Send the progress if it is time; failures are ignored, because a job must not depend on its monitoring."""
         if self._clock() >= self._next:
-            self._next = self._clock() + self._every_s
-            send(self._root, self._kind, values)
+            sent = send(self._root, self._kind, values)
+            self._next = self._clock() + (self._every_s if sent else _AGAIN_S)

@@ -24,7 +24,7 @@ from ..ledger.decisions import CHECKS, LOG, MOST_OF_A_USER, append_decision, cou
 from ..machine.root import Root
 from ..machine.run import CommandFailed, Run, must
 from ..slurm import nodes
-from ..slurm.arbiter.reasons import faulty_nodes
+from ..slurm.arbiter.reasons import faulty_nodes, has_machine
 from ..slurm.hostlist import HostlistError, expand
 from ..slurm.nodes import as_reason
 from .history import asks, decided_runs, history
@@ -214,7 +214,10 @@ def look(
                 result = replace(result, unrecorded=_record(root, now, one.job, len(past), entry))
             done.append(result)
     if slow:
-        done += _check_slow(root, run, settings, now, slow, sorted(bad), check)
+        # Also those that a person drained: the check would wait there. On the machine that an elastic node gets next,
+        # it would find nothing.
+        out = [name for name, node in known.items() if node.out or not has_machine(node)]
+        done += _check_slow(root, run, settings, now, slow, out, check)
     if len(handled) > _MOST_HANDLED:
         handled.clear()
     handled.update(one.key for one in new)

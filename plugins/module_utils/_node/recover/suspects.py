@@ -90,7 +90,7 @@ def orders(
 
     :param earlier: the log of decisions of the last 24 hours.
     :param waiting: how many such checks wait or run.
-    :param out: nodes that are drained or down; they are looked after already.
+    :param out: nodes that are drained or down, or have no machine: a check would wait there, and keep others out.
     """
     started = [one for one in earlier if one.get("action") == CHECK and not one.get("problem")]
     checked = {str(one.get("node")) for one in started}
@@ -126,5 +126,10 @@ def count_waiting(run: Run) -> int:
 
 
 def command(order: Order, limits: SlowChecks) -> list[str]:
-    """Return the command that starts a check."""
-    return health_check_job(order.node, order.partition, JOB_NAME, limits.minutes, f"after job {order.job}")
+    """Return the command that starts a check. slurmctld cancels one that waits for more than a day.
+
+    The node may be drained while the check waits. slurmctld cancels a job that could not end before its deadline
+    (deadline_ok in job_scheduler.c).
+    """
+    words = health_check_job(order.node, order.partition, JOB_NAME, limits.minutes, f"after job {order.job}")
+    return [words[0], f"--deadline=now+{int(DAY_S) + 60 * limits.minutes}", *words[1:]]

@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from ..job.checkpoint.directory import Signal, find_finished
-from ..machine.atomic import write_file
+from ..machine.own_files import ForeignFile, open_own, write_own
 from ..machine.proc import Process, read_processes
 from ..machine.root import Root
 from ..machine.run import CommandFailed, must
@@ -81,6 +81,10 @@ class Progress:
         waited = now - self._changed_at
         return waited if waited > self.limit_s else None
 
+    def cannot_see(self, now: float) -> None:
+        """Measure pauses from now on: until now, the training may have made progress without being seen."""
+        self._changed_at = now
+
 
 _STEP = re.compile(r"hpcai step ([0-9]{1,12})\n")
 
@@ -91,22 +95,29 @@ def progress_file(environment: Mapping[str, str]) -> str:
 
 
 def write_step(path: str, step: int) -> None:
-    """Write the last completed step to the file of progress.
+    """Write the last completed step to the file of progress. Others may be able to write to its folder.
 
     :raises OSError: it cannot be written.
     """
-    write_file(path, f"hpcai step {step}\n")
+    write_own(path, f"hpcai step {step}\n")
 
 
 def mark_of(path: str) -> object:
     """Return what changes with a file, or its step if ``write_step`` wrote it; None without a file.
 
     A program that repeats one step makes no progress, although it writes.
+
+    :raises ForeignFile: another user created it, so it says nothing about this job.
     """
     try:
-        with open(path, "rb") as file:
-            facts = os.fstat(file.fileno())
-            text = file.read(64) if stat.S_ISREG(facts.st_mode) else b""
+        handle = open_own(path)
+        try:
+            facts = os.fstat(handle)
+            text = os.read(handle, 64) if stat.S_ISREG(facts.st_mode) else b""
+        finally:
+            os.close(handle)
+    except ForeignFile:
+        raise
     except OSError:
         return None
     step = _STEP.fullmatch(text.decode("ascii", "replace"))
@@ -216,13 +227,21 @@ def watch(
     :param saves: notes checkpoints; None if a store has them.
     """
     progress = Progress(limits, clock())
+    problem = ""
     while True:
         # Before the end too: the last checkpoint may be the newest.
         if saves:
             saves.look()
         if ended():
             return False
-        waited = progress.hangs(mark_of(path), clock())
+        try:
+            waited = progress.hangs(mark_of(path), clock())
+        except ForeignFile as error:
+            waited = None
+            progress.cannot_see(clock())
+            if str(error) != problem:
+                problem = str(error)
+                write(f"a hang would not be noticed: {problem}")
         if waited is not None:
             write(f"hang: {path} has not changed for {waited:.0f} s (limit {progress.limit_s:.0f} s)")
             # All nodes would report the same.

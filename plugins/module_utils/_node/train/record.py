@@ -10,7 +10,9 @@ The job folder is on the shared file system and belongs to the job's user. Whate
 from __future__ import annotations
 
 import json
+import os
 import re
+import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -30,7 +32,7 @@ from ..forms import (
     text,
 )
 from ..job.recovery import CAUSES, EXIT, HANG, NODE, PREEMPTED, PREFLIGHT, TIME_LIMIT, JobRun
-from ..machine.atomic import write_file
+from ..machine.own_files import write_own
 from ..slurm.hostlist import HostlistError, expand
 
 SCHEMA = 1
@@ -219,7 +221,10 @@ def read_record(folder: str) -> Record | None:
     """
     path = f"{folder}/{FILE}"
     try:
-        with open(path, encoding="utf-8") as file:
+        # In a folder of another user it may be a pipe, which must not block this.
+        with open(path, encoding="utf-8", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise Malformed(f"{path}: it is not a file.")
             content = json.load(file)
     except FileNotFoundError:
         return None
@@ -232,6 +237,9 @@ def read_record(folder: str) -> Record | None:
 
 
 def write_record(folder: str, written: Record) -> None:
-    """Write the record of a job folder."""
+    """Write the record of a job folder.
+
+    :raises OSError: it cannot be written, or the folder belongs to another user.
+    """
     data = {"schema": SCHEMA, "recipe": written.recipe, "runs": [asdict(run) for run in written.runs]}
-    write_file(f"{folder}/{FILE}", json.dumps(data, indent=2) + "\n")
+    write_own(f"{folder}/{FILE}", json.dumps(data, indent=2) + "\n", in_own_folder=True)

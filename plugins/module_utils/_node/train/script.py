@@ -153,9 +153,15 @@ def _setting(recipe: Recipe, options: ScriptOptions) -> list[str]:
     where = "seen by all nodes" if options.shared else "on the disks of each node"
     lines = [
         f'run="{options.run}"  # checkpoints, {where}',
-        "# Records and progress, seen by all nodes.",
+        "# Records and progress, seen by all nodes. Others may be able to write to the folder where sbatch was called,",
+        "# so only an own folder is used; a server that maps users shows root or nobody (65534) as its owner.",
         f'job="$SLURM_SUBMIT_DIR/{recipe.name}-{options.size}-$SLURM_JOB_ID"',
-        'mkdir -p "$job" && rm -f "$job"/near-limit "$job"/notice-* "$job"/errors "$job"/progress',
+        '[ -e "$job" ] || [ -L "$job" ] || (umask go-w; mkdir "$job")',
+        'if [ -z "$(find "$job" -maxdepth 0 -type d \\( -uid "$UID" -o -uid 0 -o -uid 65534 \\))" ]; then',
+        '    echo "$job is not your folder: have it removed, or submit from a folder that only you can write to" >&2',
+        "    exit 1",
+        "fi",
+        'rm -f "$job"/near-limit "$job"/notice-* "$job"/errors "$job"/progress',
         'each_node=(srun --ntasks-per-node=1 --ntasks="$SLURM_JOB_NUM_NODES" --kill-on-bad-exit=0)',
     ]
     if options.store:

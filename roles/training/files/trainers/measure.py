@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import socket
+import struct
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +25,10 @@ WARM_UP = 2
 """The first steps of a run allocate memory and compile kernels, so they are not reported."""
 PROGRESS_SOCKET = "/run/hpcai/progress.sock"
 PROGRESS_EVERY_S = 1.0
+REPORT_LIMIT_S = 0.05
+"""The longest time that a training waits for the node's metrics service: other users may keep the service busy."""
+REPORT_AGAIN_S = 60.0
+"""After a failure, a training does not report for this time."""
 
 
 @dataclass(frozen=True)
@@ -106,6 +111,7 @@ class Times:
     def __init__(self, job: str, rank: Rank, samples: int, steps: int) -> None:
         self._job, self._rank, self._samples, self._last = job, rank, samples, steps
         self._said = -PROGRESS_EVERY_S
+        self._report_at = 0.0
         os.makedirs(job, exist_ok=True)
         self._clear()
 
@@ -150,17 +156,30 @@ class Times:
         }
         with open(f"{self._job}/rank-{self._rank.rank}.jsonl", "a", encoding="ascii") as file:
             file.write(f"{json.dumps(line)}\n")
-        if self._rank.local == 0:
-            _report(step, self._last, self._step / self._steps)
+        is_time = self._rank.local == 0 and time.monotonic() >= self._report_at
+        if is_time and not _report(step, self._last, self._step / self._steps):
+            self._report_at = time.monotonic() + REPORT_AGAIN_S
         self._clear()
 
 
-def _report(step: int, steps: int, step_s: float) -> None:
-    """Send the progress to the node's metrics service, if there is one: see ``hpcnode metrics progress --help``."""
+def _report(step: int, steps: int, step_s: float) -> bool:
+    """Send the progress to the node's metrics service, if there is one; return whether the service answered.
+
+    See ``hpcnode metrics progress --help``.
+    """
     message = json.dumps({"kind": "train", "step": step, "steps": steps, "step_seconds": step_s})
+    until = time.monotonic() + REPORT_LIMIT_S
     with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
-        connection.settimeout(1.0)
+        # With Python's own timeout, connect would fail at once while others wait (EAGAIN, connect(2)).
+        _limit(connection, socket.SO_SNDTIMEO, REPORT_LIMIT_S)
         connection.connect(PROGRESS_SOCKET)
         connection.send(message.encode("ascii"))
         # The service looks at this process until it answers.
-        connection.recv(8)
+        _limit(connection, socket.SO_RCVTIMEO, until - time.monotonic())
+        return bool(connection.recv(8))
+    return False
+
+
+def _limit(connection: socket.socket, option: int, seconds: float) -> None:
+    """Limit how long the kernel waits. A limit of 0 would mean none."""
+    connection.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", 0, max(int(seconds * 1e6), 1000)))

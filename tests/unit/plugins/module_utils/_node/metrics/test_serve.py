@@ -16,7 +16,7 @@ import stat
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import pytest
 
@@ -143,14 +143,23 @@ def test_without_a_service_nothing_happens(root: Root) -> None:
     reporter.report(bytes_done=1)
 
 
-def test_a_reporter_does_not_send_more_often_than_it_may(root: Root, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("taken", "reported"), [(True, [0, 2, 3]), (False, [0, 3])])
+def test_a_reporter_does_not_send_more_often_than_it_may(
+    root: Root, monkeypatch: pytest.MonkeyPatch, taken: bool, reported: list[int]
+) -> None:
+    """After a failure, it waits a minute: the service may have no time for it."""
     sent = []
-    monkeypatch.setattr(job_progress, "send", lambda _root, kind, values: sent.append((kind, dict(values))))
-    times = iter([0.0, 0.0, 5.0, 10.0, 10.0])
-    reporter = job_progress.Reporter(root, "stage", 10.0, lambda: next(times))
-    for number in range(3):
+
+    def send(_root: Root, _kind: str, values: Mapping[str, float]) -> bool:
+        sent.append(values["bytes_done"])
+        return taken
+
+    monkeypatch.setattr(job_progress, "send", send)
+    now = 0.0
+    reporter = job_progress.Reporter(root, "stage", 10.0, lambda: now)
+    for number, now in enumerate((0.0, 5.0, 10.0, 61.0)):  # noqa: B007
         reporter.report(bytes_done=number)
-    assert [values["bytes_done"] for _kind, values in sent] == [0, 2]
+    assert sent == reported
 
 
 def test_a_process_outside_of_jobs_is_in_none() -> None:

@@ -124,8 +124,8 @@ def test_a_node_that_is_out_already_is_not_checked() -> None:
 class Slurmctld:
     """A slurmctld with one ended job, which accepts or refuses checks."""
 
-    def __init__(self, state: str, refuses: bool = False) -> None:
-        self.state, self.refuses = state, refuses
+    def __init__(self, state: str, refuses: bool = False, node: str = "IDLE") -> None:
+        self.state, self.refuses, self.node = state, refuses, node
         self.changes: list[Sequence[str]] = []
 
     def __call__(self, words: Sequence[str]) -> Result:
@@ -133,7 +133,7 @@ class Slurmctld:
             shown = "" if "--user=root" in words else f"7|{self.state}|0|1|1000|7|N/A||\n"
             return Result(tuple(words), 0, shown, "")
         if "show" in words:
-            return Result(tuple(words), 0, "NodeName=c-1 State=IDLE\n", "")
+            return Result(tuple(words), 0, f"NodeName=c-1 State={self.node}\n", "")
         self.changes.append(words)
         refused = self.refuses and words[0] == "sbatch"
         return Result(tuple(words), 1 if refused else 0, "", "Invalid qos" if refused else "")
@@ -147,11 +147,38 @@ def test_a_check_is_an_exclusive_job_and_nothing_else(tmp_path: pathlib.Path, st
     (done,) = look(Root(str(tmp_path)), slurmctld, Settings(), END, handled, ask=ask)
     assert (done.job, done.action) == (7, "check")
     (command,) = slurmctld.changes
-    assert list(command[:2]) == ["sbatch", "--parsable"]
-    assert {"--nodelist=c-1", "--exclusive", "--nodes=1", "--partition=gpu"} <= set(command)
+    assert (command[0], command[-1][:7]) == ("sbatch", "--wrap=")
+    # A day, and the half hour that it may run: then slurmctld cancels one that waits.
+    assert {
+        "--parsable",
+        "--deadline=now+88200",
+        "--nodelist=c-1",
+        "--exclusive",
+        "--nodes=1",
+        "--partition=gpu",
+    } <= set(command)
     assert not look(Root(str(tmp_path)), slurmctld, Settings(), END, handled, ask=ask)
     # The log remembers it when the service restarts.
     assert not look(Root(str(tmp_path)), slurmctld, Settings(), END, set(), ask=ask)
+
+
+@pytest.mark.parametrize(
+    "node",
+    [
+        # Drained by a person, for example for maintenance, and by the retirement of its machine.
+        "IDLE+DRAIN Reason=replace a fan [root@2026-01-01T00:00:00]",
+        "MIXED+CLOUD+DRAIN Reason=hpcai: retire: [root@2026-01-01T00:00:00]",
+        "DOWN",
+        "IDLE+CLOUD+POWERED_DOWN",
+        "IDLE+CLOUD+POWERING_UP",
+    ],
+)
+def test_no_check_waits_for_a_node_that_takes_no_jobs(tmp_path: pathlib.Path, node: str) -> None:
+    """Two checks that waited for drained nodes kept out the checks of all users."""
+    slurmctld = Slurmctld("COMPLETED", node=node)
+    ask = lines([run_line(7, "COMPLETED", 0, 60, "c-[0-1]", comment="hpcai:slow=c-1")])
+    assert look(Root(str(tmp_path)), slurmctld, Settings(), END, set(), ask=ask) == []
+    assert slurmctld.changes == []
 
 
 def test_checks_can_be_turned_off(tmp_path: pathlib.Path) -> None:

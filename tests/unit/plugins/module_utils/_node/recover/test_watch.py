@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pathlib
+import shutil
 import socket
 import stat
 import threading
@@ -25,6 +26,9 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run impo
 from ansible_collections.hpcai.azure.plugins.module_utils._node.recover import watch
 from ansible_collections.hpcai.azure.plugins.module_utils._node.recover.watch import Limits, Progress
 
+from ..machine.test_own_files import plant
+
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can create files of another user")
 LIMITS = Limits(hang_s=100, start_s=1000, settle_s=5)
 
 
@@ -92,6 +96,48 @@ def watched(tmp_path: pathlib.Path, comment: str, answers: bool = True, node: in
         str(tmp_path / "progress"), LIMITS, environment, run, written.append, clock=clock, pause=clock.pause
     )
     return [one for one in commands if "py-spy" not in one], written
+
+
+@as_root
+@pytest.mark.parametrize("kind", ["file", "closed file", "link", "pipe", "folder"])
+def test_a_file_of_another_user_ends_no_job(tmp_path: pathlib.Path, kind: str) -> None:
+    """In a folder with the sticky bit, the job cannot replace it, so it never changes."""
+    path, mine = tmp_path / "progress", tmp_path / "mine"
+    mine.write_text("x")
+    plant(path, kind, mine)
+    clock, written = Clock(), list[str]()
+
+    removed = 20 * LIMITS.start_s
+
+    def pause(seconds: float) -> None:
+        clock.pause(seconds)
+        if clock.now > removed and os.path.lexists(path):
+            shutil.rmtree(path) if kind == "folder" else path.unlink()
+
+    assert not watch.watch(
+        str(path),
+        LIMITS,
+        {"SLURM_JOB_ID": "7"},
+        lambda words, _limit_s: Result(tuple(words), 0, "", ""),
+        written.append,
+        # When it is removed, the training gets its time.
+        lambda: clock.now > removed + LIMITS.start_s - 10,
+        clock=clock,
+        pause=pause,
+    )
+    assert written == [
+        f"a hang would not be noticed: {path} belongs to user 64321, not to you: have it removed, or submit the job "
+        "from a folder that only you can write to"
+    ]
+
+
+def test_a_hang_counts_from_when_progress_can_be_seen_again() -> None:
+    progress = Progress(LIMITS, 0.0)
+    progress.hangs(1, 1.0)
+    progress.hangs(2, 2.0)
+    progress.cannot_see(500.0)
+    assert progress.hangs(2, 600.0) is None
+    assert progress.hangs(2, 601.0) == 101.0
 
 
 def test_a_hang_ends_the_steps_and_not_the_job_and_is_noted_in_the_comment(tmp_path: pathlib.Path) -> None:

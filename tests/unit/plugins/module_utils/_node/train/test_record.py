@@ -7,11 +7,14 @@
 from __future__ import annotations
 
 import json
+import os
 import pathlib
 from collections.abc import Sequence
+from dataclasses import asdict
 
 import pytest
 
+from ansible_collections.hpcai.azure.plugins.module_utils._node.cli import main as frame
 from ansible_collections.hpcai.azure.plugins.module_utils._node.forms import Malformed
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.directory import Signal
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.recovery import (
@@ -33,11 +36,16 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.train.record imp
     CONTINUE,
     Outcome,
     Record,
+    Run,
     first_failed,
     outcome,
     read_record,
     write_record,
 )
+
+from ..machine.test_own_files import as_root, plant
+
+FILES = pathlib.Path(__file__).resolve().parents[6] / "roles/training/files"
 
 KILLED = """\
 step 12: loss 3.1
@@ -200,3 +208,35 @@ def test_nodes_with_a_notice_and_errors_are_read_from_the_job_folder(tmp_path: p
     (tmp_path / "errors").write_text(KILLED)
     assert restart.noticed_nodes(str(tmp_path)) == ("c-3",)
     assert restart.read_errors(str(tmp_path), True) == KILLED
+
+
+def test_a_pipe_in_place_of_the_record_does_not_block(tmp_path: pathlib.Path) -> None:
+    os.mkfifo(tmp_path / "runs.json")
+    with pytest.raises(Malformed, match=r"runs\.json: it is not a file"):
+        read_record(str(tmp_path))
+
+
+@as_root
+@pytest.mark.parametrize("kind", ["link", "folder"])
+def test_in_a_folder_of_another_user_a_run_neither_begins_nor_ends(
+    tmp_path: pathlib.Path, kind: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another user created it first: its record would decide whether the job starts again."""
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    monkeypatch.setenv("SLURM_JOB_NODELIST", "c-0")
+    mine, job = tmp_path / "mine", tmp_path / "job"
+    mine.mkdir()
+    plant(job, kind, mine)
+    folder = mine if kind == "link" else job
+    theirs = {"schema": 1, "recipe": "bert-ddp tiny", "runs": [asdict(Run(("c-0",), 0.0, 0))]}
+    (folder / "runs.json").write_text(json.dumps(theirs))
+    os.mkfifo(folder / "errors")
+    before = (folder / "runs.json").read_text()
+    given = [f"--recipes={FILES}", f"--run={tmp_path}"]
+    refused = f"{job} belongs to user 64321, not to you: have it removed"
+    assert frame.main(["train", "end", str(job), *given, "--status=1"]) == 1
+    assert refused in capsys.readouterr().err
+    assert frame.main(["train", "preflight", "bert-ddp", f"--job={job}", *given]) == 1
+    assert refused in capsys.readouterr().err
+    assert sorted(os.listdir(folder)) == ["errors", "runs.json"]
+    assert (folder / "runs.json").read_text() == before

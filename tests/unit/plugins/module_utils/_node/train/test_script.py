@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import pathlib
 import signal
+import stat
 import subprocess
 import time
 
@@ -16,6 +17,8 @@ import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.train.recipe import read_recipe
 from ansible_collections.hpcai.azure.plugins.module_utils._node.train.script import ScriptOptions, render
+
+from ..machine.test_own_files import as_root, plant
 
 FILES = pathlib.Path(__file__).resolve().parents[6] / "roles/training/files"
 LIMIT_S = 60
@@ -49,12 +52,19 @@ class Script:
     def start(self) -> subprocess.Popen[bytes]:
         """Start it."""
         job = {"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "2", "SLURM_SUBMIT_DIR": str(self.folder)}
-        return subprocess.Popen(
-            ["bash", str(self.folder / "script")],
-            env={"PATH": f"{self.folder}/bin:{os.environ['PATH']}", "USER": "a", "STAND_INS": str(self.folder), **job},
-            cwd=self.folder,
-            stdout=subprocess.DEVNULL,
-        )
+        with (self.folder / "messages").open("w") as messages:
+            return subprocess.Popen(
+                ["bash", str(self.folder / "script")],
+                env={
+                    "PATH": f"{self.folder}/bin:{os.environ['PATH']}",
+                    "USER": "a",
+                    "STAND_INS": str(self.folder),
+                    **job,
+                },
+                cwd=self.folder,
+                stdout=subprocess.DEVNULL,
+                stderr=messages,
+            )
 
     @property
     def called(self) -> list[str]:
@@ -131,3 +141,45 @@ def test_a_time_limit_during_the_last_upload_does_not_end_the_script(script: Scr
     assert process.wait(LIMIT_S) == 0
     assert script.reported == ["0"]
     assert any("--near-limit" in line and line.endswith("--within 210") for line in script.called)
+
+
+@pytest.mark.parametrize(("umask", "mode"), [("0002", 0o755), ("0027", 0o750), ("0077", 0o700)])
+def test_only_the_user_can_write_to_the_jobs_folder(script: Script, umask: str, mode: int) -> None:
+    text = (script.folder / "script").read_text()
+    (script.folder / "script").write_text(text.replace("set -u\n", f"set -u\numask {umask}\n", 1))
+    assert script.start().wait(LIMIT_S) == 0
+    assert stat.S_IMODE((script.folder / "bert-ddp-tiny-7").stat().st_mode) == mode
+    # What the user chose for other files stays.
+    assert stat.S_IMODE((script.folder / "bert-ddp-tiny-7/errors").stat().st_mode) == 0o666 & ~int(umask, 8)
+
+
+@pytest.mark.parametrize("owner", [os.geteuid(), pytest.param(0, marks=as_root), pytest.param(65534, marks=as_root)])
+def test_a_run_after_a_requeue_finds_the_folder_of_the_run_before(script: Script, owner: int) -> None:
+    """Also as servers of NFS and Lustre show it that map users to one account."""
+    folder = script.folder / "bert-ddp-tiny-7"
+    folder.mkdir()
+    (folder / "near-limit").touch()
+    os.chown(folder, owner, -1)
+    assert script.start().wait(LIMIT_S) == 0
+    assert script.reported == ["0"]
+    assert not (folder / "near-limit").exists()
+
+
+@as_root
+@pytest.mark.parametrize("kind", ["link", "folder", "file", "dead link"])
+def test_a_folder_of_another_user_gets_no_records(script: Script, kind: str) -> None:
+    mine = script.folder / "mine"
+    mine.mkdir()
+    (mine / "progress").touch()
+    folder = script.folder / "bert-ddp-tiny-7"
+    plant(folder, kind.removeprefix("dead "), script.folder / "missing" if kind.startswith("dead") else mine)
+    if kind == "folder":
+        (folder / "progress").touch()
+        folder.chmod(0o777)
+    process = script.start()
+    assert process.wait(LIMIT_S) == 1
+    assert not (script.folder / "log").exists()
+    assert os.listdir(mine) == ["progress"]
+    assert not folder.is_dir() or os.listdir(folder) == ["progress"]
+    words = f"{folder} is not your folder: have it removed, or submit from a folder that only you can write to\n"
+    assert (script.folder / "messages").read_text() == words

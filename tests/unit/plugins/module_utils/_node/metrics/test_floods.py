@@ -1,0 +1,142 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A user who keeps the socket for progress busy delays no report of another user."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine import job_progress
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
+from ansible_collections.hpcai.azure.plugins.module_utils._node.metrics import progress
+from ansible_collections.hpcai.azure.plugins.module_utils._node.metrics.progress import Progress
+
+ALICE = 64321
+LATEST_S = 0.2
+ATTACKS = {
+    "silent": "held = []\nwhile True:\n    held = [*held[-400:], connect()]\n    time.sleep(0.001)\n",
+    "connecting": "while True:\n    connect().close()\n",
+    "sending": "while True:\n    one = connect()\n    send(one, b'x' * 900)\n    one.close()\n",
+}
+# Becomes alice, and attacks until it is killed.
+ATTACK = """\
+import contextlib, os, socket, sys, time
+os.setgid({uid})
+os.setuid({uid})
+def connect():
+    one = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with contextlib.suppress(OSError):
+        one.connect(sys.argv[1])
+    return one
+def send(one, message):
+    with contextlib.suppress(OSError):
+        one.send(message)
+print("attacks", flush=True)
+{attack}
+"""
+
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+
+
+@pytest.fixture
+def kept() -> Progress:
+    """The progress that the service has."""
+    return Progress()
+
+
+@pytest.fixture
+def root(kept: Progress) -> Iterator[Root]:
+    """A machine with a service. The user who runs the tests is in a job; nobody else is."""
+    own, end = os.geteuid(), threading.Event()
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        pathlib.Path(folder).chmod(0o755)
+        machine = Root(folder)
+        with progress.listening(machine) as listener:
+            given = (listener, kept, lambda _pid, uid: 42 if uid == own else None, time.monotonic() + 60, end.is_set)
+            thread = threading.Thread(target=progress.receive, args=given)
+            thread.start()
+            yield machine
+            end.set()
+            thread.join()
+
+
+@contextlib.contextmanager
+def attacked(root: Root, attack: str, processes: int) -> Iterator[None]:
+    """Attack the socket as alice."""
+    text = ATTACK.format(uid=ALICE, attack=attack)
+    words = [sys.executable, "-c", text, root.at(job_progress.SOCKET)]
+    running = [subprocess.Popen(words, stdout=subprocess.PIPE) for _number in range(processes)]
+    try:
+        for one in running:
+            assert one.stdout
+            assert one.stdout.readline() == b"attacks\n"
+        time.sleep(0.3)
+        yield
+    finally:
+        for one in running:
+            one.kill()
+            one.communicate()
+
+
+@as_root
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_a_users_flood_delays_no_report_of_another_user(root: Root, kept: Progress, attack: str) -> None:
+    """Each silent connection took 0.1 s, and after a flood the service slept for a second."""
+    waited = []
+    with attacked(root, ATTACKS[attack], 2):
+        for step in range(5):
+            began = time.monotonic()
+            assert job_progress.send(root, "train", {"step": step})
+            waited.append(time.monotonic() - began)
+            time.sleep(0.1)
+    # The test machine may be busy for a moment.
+    assert sorted(waited)[3] < LATEST_S
+    assert kept.figures[42, "train"][1] == {"step": 4.0}
+
+
+@as_root
+def test_a_flood_costs_the_node_little_cpu_time() -> None:
+    """CPUQuota would stop the service for most of each 0.1 s, and so delay the others."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        pathlib.Path(folder).chmod(0o755)
+        machine = Root(folder)
+        with progress.listening(machine) as listener, attacked(machine, ATTACKS["connecting"], 3):
+            began, used = time.monotonic(), time.thread_time()
+            progress.receive(listener, Progress(), lambda _pid, _uid: None, began + 2)
+            share = (time.thread_time() - used) / (time.monotonic() - began)
+    assert share < 0.1
+
+
+def test_a_user_has_a_number_of_messages_per_second(root: Root) -> None:
+    began = time.monotonic()
+    accepted = [job_progress.send(root, "train", {"step": 1}) for _turn in range(4 * progress.MOST_PER_S)]
+    seconds = time.monotonic() - began
+    # Also those of a second that had begun before, and of one that has just begun.
+    assert progress.MOST_PER_S <= sum(accepted) <= progress.MOST_PER_S * (seconds + 2)
+    time.sleep(1.1)
+    assert job_progress.send(root, "train", {"step": 2})
+
+
+def test_silent_connections_are_closed_after_a_second(root: Root, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "_MOST_SILENT", 3)
+    with contextlib.ExitStack() as opened:
+        for _turn in range(3):
+            silent = opened.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
+            silent.connect(root.at(job_progress.SOCKET))
+        assert not job_progress.send(root, "train", {"step": 1})
+        silent.settimeout(10)
+        assert silent.recv(8) == b""
+        assert job_progress.send(root, "train", {"step": 2})
