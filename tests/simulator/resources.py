@@ -105,6 +105,8 @@ class ScaleSet(Resource):
     placement_groups: list[str] = field(default_factory=list)
     model_version: int = 1
     provisioning_state: str = "Succeeded"
+    failure: tuple[str, str] = ("", "")
+    """Code and message of the change that failed, while the provisioning state is Failed."""
     created: datetime = field(default_factory=now)
     members: dict[str, Instance] = field(default_factory=dict)
     """Its instances by instance id (Flexible: by lower-case name)."""

@@ -76,12 +76,18 @@ def effective(model: Model, item: Document) -> bool:
 def identity_allows(
     model: Model, principals: frozenset[str], scope: str, action: str, kind: str = "dataActions"
 ) -> bool:
-    """Whether a role that one of the principals has at a scope or above allows an action; empty: at any scope."""
+    """Whether a role that one of the principals has at a scope or above allows an action.
+
+    An empty scope is any resource group, or the subscription.
+    """
     for item in model.documents.of(ASSIGNMENTS):
         if item.properties["principalId"].lower() not in principals or not effective(model, item):
             continue
         where = item.properties["scope"].lower()
-        if scope and scope.lower() != where and not scope.lower().startswith(where + "/"):
+        inside = (
+            scope.lower() == where or scope.lower().startswith(where + "/") if scope else "/providers/" not in where
+        )
+        if not inside:
             continue
         role = definition(model, item.properties["roleDefinitionId"])
         if role is not None and allows(role["properties"]["permissions"], action, kind):

@@ -58,7 +58,7 @@ def meaning_of(code: str, words: str = "") -> Meaning:
     if lower in _QUOTA or (lower == _QUOTA_IF_NAMED and "quota" in words.lower()):
         return Meaning(QUOTA, "raise the quota or the subnet")
     if lower in _RIGHTS:
-        return Meaning(RIGHTS, "give the controller's identity the role of guide_elastic")
+        return Meaning(RIGHTS, "give the controller's identity the roles of guide_elastic")
     if lower in _POLICY:
         return Meaning(POLICY, "ask the owner of the Azure policy or lock that Azure names")
     return Meaning(OTHER)

@@ -189,7 +189,7 @@ def test_a_quota_is_not_tried_again_before_an_administrator_opens_the_set() -> N
         *[(code, CAPACITY, "") for code in ("AllocationFailed", "ZonalAllocationFailed", "SkuNotAvailable")],
         *[(f"Overconstrained{zone}AllocationRequest", CAPACITY, "") for zone in ("", "Zonal")],
         *[(code, QUOTA, "raise the quota or") for code in ("QuotaExceeded", "SubnetIsFull")],
-        *[(code, RIGHTS, "role of guide_elastic") for code in ("AuthorizationFailed", "LinkedAuthorizationFailed")],
+        *[(code, RIGHTS, "roles of guide_elastic") for code in ("AuthorizationFailed", "LinkedAuthorizationFailed")],
         *[(code, POLICY, "owner of the Azure policy") for code in ("RequestDisallowedByPolicy", "ScopeLocked")],
         *[(code, OTHER, "") for code in ("InternalServerError", "OSProvisioningTimedOut", "")],
     ],
