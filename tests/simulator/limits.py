@@ -57,7 +57,10 @@ class Limits:
     caller_address: str = "198.51.100.7"
     """The public address from which the client reaches storage accounts."""
     role_delay_s: float = 0
-    """How long a role assignment, or a new identity, needs until it takes effect."""
+    """How long a role assignment, a new role or a new identity needs until it takes effect."""
+    role_flap_s: float = 0
+    """For how long after that the first and then each third request about it still meets a server that does not know
+    it."""
 
     @classmethod
     def of(cls, scenario: Scenario) -> Limits:
@@ -72,7 +75,7 @@ class Limits:
         for key, value in wanted.items():
             if key not in known:
                 raise ScenarioError(f"limits: unknown key {key!r}; known are {', '.join(sorted(known))}")
-            kind = (int, float) if key in ("quota", "role_delay_s") else type(getattr(self, key))
+            kind = (int, float) if key in ("quota", "role_delay_s", "role_flap_s") else type(getattr(self, key))
             if not isinstance(value, kind) or isinstance(value, bool):
                 raise ScenarioError(f"limits.{key} must not be {value!r}")
         for key, value in wanted.items():

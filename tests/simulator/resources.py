@@ -56,6 +56,8 @@ class Document(Resource):
     body: dict[str, Any]
     """The answer without id, name, type, location and tags."""
     created: datetime = field(default_factory=now)
+    asked: int = 0
+    """How many requests depended on it while not all servers knew it, see the limit ``role_flap_s``."""
 
     @property
     def properties(self) -> dict[str, Any]:
