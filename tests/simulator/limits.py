@@ -59,7 +59,7 @@ class Limits:
     role_delay_s: float = 0
     """How long a role assignment, a new role or a new identity needs until it takes effect."""
     role_flap_s: float = 0
-    """For how long after that the first and then each third request about it still meets a server that does not know
+    """For how long after that the first and then each seventh check of it still meets a server that does not know
     it."""
 
     @classmethod

@@ -87,7 +87,7 @@ def has_spread(model: Model, item: Document) -> bool:
     if age_s >= limits.role_delay_s + limits.role_flap_s:
         return True
     item.asked += 1
-    return item.asked % 3 != 1
+    return item.asked % 7 != 1
 
 
 def identity_allows(

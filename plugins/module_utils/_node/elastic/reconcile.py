@@ -374,6 +374,7 @@ def _map_times(book: Book, when: Callable[[float], float], until: Callable[[floa
     for record in book.sets.values():
         record.changes = [when(one) for one in record.changes]
         record.missing_since = when(record.missing_since)
+        record.refused = when(record.refused) if record.refused else 0.0
     by_name = [times for record in book.sets.values() for times in (record.strangers, record.doomed)]
     for times in (book.wanted, book.stray, *by_name):
         times.update({name: when(one) for name, one in times.items()})

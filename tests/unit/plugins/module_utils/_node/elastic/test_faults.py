@@ -216,6 +216,15 @@ def test_a_policy_stops_the_set_with_the_advice_to_ask_its_owner() -> None:
     assert len([line for line in world.lines if "stopped" in line and "owner of the Azure policy" in line]) == 1
 
 
+def test_a_set_that_opens_offers_its_nodes_at_once() -> None:
+    world = World()
+    world.arm.next_order = ["refused"]
+    world.slurm.submit(1, 60)
+    assert world.advance(660, lambda: any("open again" in line for line in world.lines))
+    assert any(line.startswith("gpu: offers gpu-[0-5]") for line in world.lines)
+    assert not any(node.down for node in world.slurm.nodes.values())
+
+
 def test_a_machine_that_never_joins_is_deleted_and_its_job_gets_another() -> None:
     world = World(boot_s=300.0)
     world.arm.next_boot = ["never"]
