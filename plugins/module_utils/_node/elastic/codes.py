@@ -30,10 +30,9 @@ _POLICY = ("requestdisallowedbypolicy", "scopelocked")
 FIRST_S, LONGEST_S = 600.0, 3600.0
 """A set without capacity is closed for ten minutes, then twice as long each time, up to an hour."""
 RIGHTS_S, RIGHTS_PAUSE_S = 1800.0, 300.0
-"""Azure needs up to 30 minutes until a new role acts everywhere, and its servers differ until then
-(MicrosoftDocs/azure-docs, role-based-access-control/troubleshooting; Azure/azure-cli issue 20727). A missing right counts
-as final after this time without an order that Azure fulfilled; until then, the set is closed for five minutes at a
-time."""
+"""Azure needs up to 30 minutes until a new role acts on all of its servers. Sources: MicrosoftDocs/azure-docs,
+role-based-access-control/troubleshooting; Azure/azure-cli issue 20727. A missing right counts as final after this time
+without an order that Azure fulfilled. Until then, the set is closed for five minutes at a time."""
 MOST_BOOTS = 5
 """After this many instances in a row that never joined, the set stops."""
 
