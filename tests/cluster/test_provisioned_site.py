@@ -29,6 +29,7 @@ from simulator.scenario import SUBSCRIPTION
 NAME, PORT, NETWORK, CONTROLLER = "provisioned", 8472, "10.65.0.0/24", "10.65.0.4"
 ACCOUNT = "hpcaisimdata"
 BOOT_S = 60
+KEY_STEP_S = 60
 CONFIRMED = ("-e", json.dumps({"teardown_confirm": True, "teardown_data": [ACCOUNT]}))
 HOST = "localhost.yml"
 """An inventory of only the machine on which Ansible runs: before the first run of provision there is no other."""
@@ -167,7 +168,8 @@ def key_service(operator: Operator) -> str:
 
 def test_the_first_boot_reports_a_role_that_has_not_taken_effect(operator: Operator) -> None:
     """The secret and the role exist before the machine, but the vault does not know the role yet."""
-    wait_for(lambda: key_service(operator) == "failed", BOOT_S, lambda: key_service(operator))
+    # The step waits for the role until its timeout.
+    wait_for(lambda: key_service(operator) == "failed", BOOT_S + KEY_STEP_S, lambda: key_service(operator))
     status = operator.cluster.ssh(CONTROLLER, "sudo hpcnode boot status", check=False)
     assert "this machine's identity may not read secret munge-key of key vault" in status
     assert operator.cluster.ssh(CONTROLLER, "sudo ls /etc/munge", check=False).split().count("munge.key") == 0

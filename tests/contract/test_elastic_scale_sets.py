@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import urlsplit
@@ -15,6 +16,7 @@ import pytest
 from ansible_collections.hpcai.azure.plugins.module_utils._node.elastic.reconcile import AzureError, Changed
 from ansible_collections.hpcai.azure.plugins.module_utils._node.elastic.scale_sets import ScaleSets
 from ansible_collections.hpcai.azure.plugins.module_utils._node.elastic.settings import ElasticSet
+from ansible_collections.hpcai.azure.plugins.module_utils._node.elastic.views import Operation
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.arm import ArmError, ResourceManager
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.http_get import Exchanged, exchange
 from simulator.testing import Simulator, running
@@ -115,6 +117,41 @@ def test_an_operation_that_may_not_be_read_does_not_stop_the_set(simulator: Simu
     url = sets.grow(options, 4, sets.view(options, {}).etag)
     simulator.add_fault(r"GET .*/operations/", status=403, code="AuthorizationFailed")
     assert sets.view(options, {"order-1": url}).operations["order-1"].status == ""
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "words"),
+    [
+        (
+            {"code": "ProvisioningState/failed/AllocationFailed", "message": "no  room\nhere"},
+            "AllocationFailed",
+            "no room here",
+        ),
+        # The API's reference has such a one.
+        ({"code": "ProvisioningState/failed", "message": "Failed to get secret XXX"}, "", "Failed to get secret XXX"),
+        ({"code": "provisioningState/failed/", "message": None}, "", ""),
+        ({}, "", ""),
+    ],
+)
+def test_the_state_of_a_failed_set_says_why_if_the_operation_cannot_be_read(
+    simulator: Simulator, status: dict[str, Any], code: str, words: str
+) -> None:
+    simulator.scale_set("gpu").provisioning_state = "Failed"
+
+    def send(method: str, url: str, *rest: Any) -> Exchanged:
+        path = urlsplit(url).path
+        if "/operations/" in path:
+            return Exchanged(403, {}, b'{"error": {"code": "AuthorizationFailed", "message": "no"}}')
+        if path.endswith("/gpu/instanceView"):
+            return Exchanged(200, {}, json.dumps({"statuses": [status]}).encode())
+        return exchange(method, url, *rest)
+
+    sets = ScaleSets(ResourceManager(simulator.endpoint, lambda: simulator.token, send=send))
+    options = ElasticSet(simulator.scale_set("gpu").id, 10)
+    view = sets.view(options, {"order-1": f"{simulator.endpoint}/subscriptions/s/operations/o"})
+    assert view.operations == {"order-1": Operation("Failed", code, words)}
+    assert "AuthorizationFailed" in view.refused
+    assert "operations/o" not in view.refused
 
 
 def named_client(simulator: Simulator) -> tuple[ScaleSets, ElasticSet]:

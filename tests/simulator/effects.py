@@ -209,15 +209,18 @@ class Effects:
             scale_set.provisioning_state = "Updating"
 
         def run() -> None:
-            outcome = "Failed"
+            outcome, failure = "Failed", ("", "")
             try:
                 work()
                 outcome = "Succeeded"
+            except OperationFailed as error:
+                failure = (error.code, str(error))
+                raise
             finally:
                 with self._model.lock:
                     scale_set.busy -= 1
                     if not scale_set.busy or outcome == "Failed":
-                        scale_set.provisioning_state = outcome
+                        scale_set.provisioning_state, scale_set.failure = outcome, failure
 
         return run
 

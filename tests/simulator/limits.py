@@ -63,7 +63,10 @@ class Limits:
     """How long an interface stays reserved for a machine that was deleted, or whose creation failed in a deployment;
     180 in Azure."""
     role_delay_s: float = 0
-    """How long a role assignment, or a new identity, needs until it takes effect."""
+    """How long a role assignment, a new role or a new identity needs until it takes effect."""
+    role_flap_s: float = 0
+    """For how long after that the first and then each seventh check of it still meets a server that does not know
+    it."""
 
     @classmethod
     def of(cls, scenario: Scenario) -> Limits:
@@ -78,7 +81,8 @@ class Limits:
         for key, value in wanted.items():
             if key not in known:
                 raise ScenarioError(f"limits: unknown key {key!r}; known are {', '.join(sorted(known))}")
-            kind = (int, float) if key in ("quota", "nic_reserved_s", "role_delay_s") else type(getattr(self, key))
+            seconds = ("nic_reserved_s", "role_delay_s", "role_flap_s")
+            kind = (int, float) if key in ("quota", *seconds) else type(getattr(self, key))
             if not isinstance(value, kind) or isinstance(value, bool):
                 raise ScenarioError(f"limits.{key} must not be {value!r}")
         for key, value in wanted.items():

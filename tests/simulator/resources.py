@@ -58,6 +58,8 @@ class Document(Resource):
     created: datetime = field(default_factory=now)
     reserved: tuple[str, datetime] | None = None
     """For an interface: the machine for which it is still reserved, and until when."""
+    asked: int = 0
+    """How many requests depended on it while not all servers knew it, see the limit ``role_flap_s``."""
 
     @property
     def properties(self) -> dict[str, Any]:
@@ -107,6 +109,8 @@ class ScaleSet(Resource):
     placement_groups: list[str] = field(default_factory=list)
     model_version: int = 1
     provisioning_state: str = "Succeeded"
+    failure: tuple[str, str] = ("", "")
+    """Code and message of the change that failed, while the provisioning state is Failed."""
     created: datetime = field(default_factory=now)
     members: dict[str, Instance] = field(default_factory=dict)
     """Its instances by instance id (Flexible: by lower-case name)."""

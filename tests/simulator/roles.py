@@ -46,6 +46,13 @@ def definition(model: Model, azure_id: str) -> dict[str, Any] | None:
     return next((role for role in definitions(model) if role["name"].lower() == wanted), None)
 
 
+def is_known(model: Model, azure_id: str) -> bool:
+    """Whether the role with this id exists, and the server that is asked knows it."""
+    name = azure_id.lower().rpartition("/")[2]
+    made = [item for item in model.documents.of(DEFINITIONS) if item.name.lower() == name]
+    return definition(model, azure_id) is not None and all(has_spread(model, item) for item in made)
+
+
 def permissions_at(model: Model, scope: str) -> list[dict[str, Any]]:
     """What whoever has the token may do at a scope."""
     return [
@@ -68,20 +75,36 @@ def _matches(patterns: Collection[str], action: str) -> bool:
     return any(fnmatch.fnmatchcase(action.lower(), pattern.lower()) for pattern in patterns)
 
 
-def effective(model: Model, item: Document) -> bool:
-    """Whether an assignment has spread."""
-    return (now() - item.created).total_seconds() >= model.limits.role_delay_s
+def has_spread(model: Model, item: Document) -> bool:
+    """Whether the server that is asked knows an assignment, a role or an identity.
+
+    "It can take up to 10 minutes for changes to take effect", and not on all servers at once (MicrosoftDocs/azure-docs,
+    role-based-access-control/troubleshooting; Azure/bicep issue 9634 for new roles).
+    """
+    age_s, limits = (now() - item.created).total_seconds(), model.limits
+    if age_s < limits.role_delay_s:
+        return False
+    if age_s >= limits.role_delay_s + limits.role_flap_s:
+        return True
+    item.asked += 1
+    return item.asked % 7 != 1
 
 
 def identity_allows(
     model: Model, principals: frozenset[str], scope: str, action: str, kind: str = "dataActions"
 ) -> bool:
-    """Whether a role that one of the principals has at a scope or above allows an action; empty: at any scope."""
+    """Whether a role that one of the principals has at a scope or above allows an action.
+
+    An empty scope is any resource group, or the subscription.
+    """
     for item in model.documents.of(ASSIGNMENTS):
-        if item.properties["principalId"].lower() not in principals or not effective(model, item):
+        if item.properties["principalId"].lower() not in principals or not has_spread(model, item):
             continue
         where = item.properties["scope"].lower()
-        if scope and scope.lower() != where and not scope.lower().startswith(where + "/"):
+        inside = (
+            scope.lower() == where or scope.lower().startswith(where + "/") if scope else "/providers/" not in where
+        )
+        if not inside:
             continue
         role = definition(model, item.properties["roleDefinitionId"])
         if role is not None and allows(role["properties"]["permissions"], action, kind):

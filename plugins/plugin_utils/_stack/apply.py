@@ -16,7 +16,7 @@ from .._azure.errors import InventoryError, listed
 from . import resource as kinds
 from .arm import Arm
 from .compare import merged
-from .deployments import ENDED, Deployments
+from .deployments import ENDED, Deployments, NotYetKnown
 from .desired import TenantIds, desired, first, tenant_ids
 from .model import Stack
 from .names import Names
@@ -28,6 +28,8 @@ from .template import SECRET_PARAMETER, record_template, template
 _KEY_LETTERS = 128
 """Length of a new munge key. munge accepts 32 to 1024 bytes, and 128 letters and digits have 762 bits of entropy."""
 _LONGEST_LIST = 8
+_SPREAD_S = 30.0
+"""Seconds until a deployment is tried once more that failed because a role or an identity is new."""
 Found = dict[str, dict[str, Any] | None]
 
 
@@ -123,10 +125,7 @@ def new_key() -> str:
 
 
 class Apply:
-    """Carries a plan out.
-
-    :ivar made: lower-case ids of the resources that this run made.
-    """
+    """Carries a plan out."""
 
     def __init__(self, stack: Stack, arm: Arm, deployments: Deployments, say: Callable[[str], None]) -> None:
         self._stack = stack
@@ -134,17 +133,34 @@ class Apply:
         self._deployments = deployments
         self._say = say
         self._names = Names(stack)
+        self._made: list[str] = []
 
     def run(self, azure: AzureState) -> AzureState:
         """Make and change what differs, and record it. Returns what Azure has then.
 
         :raises InventoryError: a request failed. What was made is recorded, so that the next run goes on from there.
         """
+        try:
+            return self._attempt(azure)
+        except NotYetKnown:
+            if not self._arm.deadline.allows(_SPREAD_S):
+                raise
+            self._say(f"Azure does not know a new role or identity everywhere yet: trying once more in {_SPREAD_S:g} s")
+            self._arm.deadline.wait(_SPREAD_S)
+        # What was made is recorded, so this continues as another run would.
+        azure = look(self._stack, self._arm)
+        problems = azure.plan(self._stack).problems
+        if problems:
+            raise InventoryError(" ".join(problems))
+        return self._attempt(azure)
+
+    def _attempt(self, azure: AzureState) -> AzureState:
         planned = azure.plan(self._stack)
         try:
             self._carry_out(azure, planned)
         except InventoryError as error:
-            raise InventoryError(self._after_failure(azure, planned, str(error))) from None
+            kind = NotYetKnown if isinstance(error, NotYetKnown) else InventoryError
+            raise kind(self._after_failure(azure, planned, str(error))) from None
         return self._record(azure, planned)
 
     def _carry_out(self, azure: AzureState, planned: Plan) -> None:
@@ -212,11 +228,11 @@ class Apply:
         except InventoryError as second:
             return f"{error} It is not known what was made: {second} Correct this, and run it again."
         made = made_by(planned.changes, now.found)
-        labels = [one.resource.label for one in planned.changes if one.resource.id.lower() in made]
-        if not labels:
+        self._made += [one.resource.label for one in planned.changes if one.resource.id.lower() in made]
+        if not self._made:
             return f"{error} Nothing was made. Correct this, and run it again."
-        more = len(labels) - _LONGEST_LIST
-        shown = ", ".join(labels[:_LONGEST_LIST]) + (f" and {more} more" if more > 0 else "")
+        more = len(self._made) - _LONGEST_LIST
+        shown = ", ".join(self._made[:_LONGEST_LIST]) + (f" and {more} more" if more > 0 else "")
         return f"{error} Made and recorded: {shown}. Correct this, and run it again: it continues from there."
 
 

@@ -29,31 +29,39 @@ _ELASTIC_ACTIONS = (
     "Microsoft.Compute/virtualMachineScaleSets/read",
     "Microsoft.Compute/virtualMachineScaleSets/write",
     "Microsoft.Compute/virtualMachineScaleSets/delete/action",
+    "Microsoft.Compute/virtualMachineScaleSets/instanceView/read",
     "Microsoft.Compute/virtualMachineScaleSets/virtualMachines/read",
     "Microsoft.Compute/virtualMachineScaleSets/virtualMachines/instanceView/read",
     "Microsoft.Compute/virtualMachineScaleSets/networkInterfaces/read",
-    "Microsoft.Compute/locations/operations/read",
 )
-"""What the daemon of elastic sets does. A built-in role with these could also run commands on the machines."""
+"""What the daemon does with an elastic set. A built-in role with these could also run commands on the machines."""
+_OPERATIONS_ACTIONS = ("Microsoft.Compute/locations/operations/read",)
+"""How the daemon reads the results of its changes. The URL of an operation is not below the set, so the role must be
+assigned at the resource group. Source: MicrosoftDocs/azure-docs, azure-resource-manager/management/async-operations,
+"Permission for tracking async status"."""
 
 
 @dataclass(frozen=True)
 class ControllerRole:
-    """The role that the stack makes, for the controller and its elastic scale sets.
+    """A role that the stack makes, for the controller and its elastic scale sets.
 
     :ivar id: its resource id.
     :ivar name: its name, which must be unique in the directory.
     :ivar scope: id of the group, in which it can be assigned.
+    :ivar actions: what it allows.
+    :ivar description: the same, for people.
     """
 
     id: str
     name: str
     scope: str
+    actions: tuple[str, ...]
+    description: str
 
     @property
     def permissions(self) -> dict[str, Any]:
-        """What it allows."""
-        return {"actions": list(_ELASTIC_ACTIONS), "notActions": []}
+        """What it allows, as Resource Manager has it."""
+        return {"actions": list(self.actions), "notActions": []}
 
     @property
     def body(self) -> dict[str, Any]:
@@ -61,7 +69,7 @@ class ControllerRole:
         return {
             "properties": {
                 "roleName": self.name,
-                "description": "Grow scale sets, and delete their instances",
+                "description": self.description,
                 "type": "CustomRole",
                 "permissions": [self.permissions],
                 "assignableScopes": [self.scope],
@@ -71,7 +79,7 @@ class ControllerRole:
     @property
     def command(self) -> str:
         """Return the command with which an owner of the group makes it."""
-        stated = {"Name": self.name, "AssignableScopes": [self.scope], "Actions": list(_ELASTIC_ACTIONS)}
+        stated = {"Name": self.name, "AssignableScopes": [self.scope], "Actions": list(self.actions)}
         return f"az role definition create --role-definition '{json.dumps(stated)}'"
 
 
@@ -132,23 +140,36 @@ def assignments(stack: Stack, names: Names) -> list[Assignment]:
             Assignment(names.account, names.nodes_identity, role, foreign)
             for role in (BLOB_CONTRIBUTOR, BLOB_DELEGATOR)
         ]
-    own = ControllerRole(names.elastic_role, f"hpcai elastic {stack.name} {stack.uuid.hex[:8]}", stack.group_id)
-    found += [
-        Assignment(
-            names.of(kinds.SCALE_SET, one.name),
-            names.controller_identity,
-            own.name,
-            not stack.identities.assign_roles,
-            own,
-        )
-        for one in stack.scale_sets
-        if one.elastic is not None
-    ]
+    found += _of_elastic_sets(stack, names)
     return found
 
 
+def _of_elastic_sets(stack: Stack, names: Names) -> list[Assignment]:
+    elastic = [names.of(kinds.SCALE_SET, one.name) for one in stack.scale_sets if one.elastic is not None]
+    unique = f"{stack.name} {stack.uuid.hex[:8]}"
+    changes = ControllerRole(
+        names.elastic_role,
+        f"hpcai elastic {unique}",
+        stack.group_id,
+        _ELASTIC_ACTIONS,
+        "Grow scale sets, and delete their instances",
+    )
+    watches = ControllerRole(
+        names.operations_role,
+        f"hpcai operations {unique}",
+        stack.group_id,
+        _OPERATIONS_ACTIONS,
+        "Read the results of changes of scale sets",
+    )
+    scopes = [(one, changes) for one in elastic] + ([(stack.group_id, watches)] if elastic else [])
+    return [
+        Assignment(scope, names.controller_identity, own.name, not stack.identities.assign_roles, own)
+        for scope, own in scopes
+    ]
+
+
 def assignment_resources(stack: Stack, names: Names, principals: Mapping[str, str]) -> Iterator[Resource]:
-    """Yield the role assignments that the stack writes, and the role that it makes for elastic scale sets.
+    """Yield the role assignments that the stack writes, and the roles that it makes for elastic scale sets.
 
     :param principals: ids of the identities' principals by the identities' ids, of those that exist.
     """

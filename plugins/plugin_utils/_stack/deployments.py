@@ -43,6 +43,13 @@ _ADVICE_FOR_WORDS: Mapping[str, str] = {
     "shared_home.dns_zone to the id of that zone.",
 }
 """What to do, by a part of Azure's message, for errors whose code says nothing."""
+_NOT_YET = ("RoleDefinitionDoesNotExist", "PrincipalNotFound")
+"""Codes of role assignments whose role or identity is so new that not all of Azure's servers know it. Sources:
+Azure/bicep issue 9634; MicrosoftDocs/azure-docs, role-based-access-control/troubleshooting."""
+
+
+class NotYetKnown(InventoryError):
+    """A deployment failed only because Azure does not know a new role or identity everywhere yet."""
 
 
 class Deployments:
@@ -99,6 +106,7 @@ class Deployments:
         """Start a deployment and wait until it has ended.
 
         :param parameters: values of the template's parameters.
+        :raises NotYetKnown: it failed, but may succeed soon.
         :raises InventoryError: it failed, for each resource that failed with Azure's code and words.
         """
         asking = Asking(f"deploy {name}", _PERMISSION)
@@ -113,7 +121,8 @@ class Deployments:
             raise
         except Exception as error:
             failed = self._failed(name)
-            raise InventoryError(f"{'; '.join(failed)}." if failed else _why(error, asking)) from None
+            kind = NotYetKnown if failed and all(map(_is_not_yet, failed)) else InventoryError
+            raise kind(f"{'; '.join(failed)}." if failed else _why(error, asking)) from None
 
     def wait_for(self, name: str, state: str) -> None:
         """Wait until a deployment of an earlier run has ended, whether or not it succeeds.
@@ -189,6 +198,11 @@ class Deployments:
                     label_of(target.id),
                     "; ".join(reasons(error)) if error else "Azure gives no reason",
                 )
+
+
+def _is_not_yet(failed: str) -> bool:
+    """Say whether a line of ``_failed`` has such a code."""
+    return any(f": {code}: " in failed for code in _NOT_YET)
 
 
 def reasons(error: Any) -> list[str]:

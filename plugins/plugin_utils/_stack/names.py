@@ -35,6 +35,7 @@ class Names:
         self.home_zone = stack.shared_home.dns_zone or self.of(kinds.DNS_ZONE, stack.suffixes.share_zone)
         self.controller = self.of(kinds.VM, f"{stack.name}-controller")
         self.elastic_role = self.of(kinds.ROLE, str(uuid5(stack.uuid, "elastic")))
+        self.operations_role = self.of(kinds.ROLE, str(uuid5(stack.uuid, "operations")))
         self.deployment = f"hpcai-{stack.name}"
         self.record = f"hpcai-{stack.name}-record"
 

@@ -334,6 +334,19 @@ def test_a_new_principal_is_unknown_for_a_while_without_its_type(simulator: Simu
     put(simulator, assignment)
 
 
+def test_a_new_role_cannot_be_assigned_for_a_while(simulator: Simulator) -> None:
+    make(simulator, stack.services())
+    role = f"{stack.GROUP_ID}/providers/Microsoft.Authorization/roleDefinitions/{stack.ASSIGNMENT}"
+    stated = {"roleName": "new", "type": "CustomRole", "permissions": [], "assignableScopes": [stack.GROUP_ID]}
+    simulator.limits.role_delay_s = 60
+    simulator.arm("PUT", role, {"properties": stated}, version="2022-04-01").raise_for_status()
+    assignment = stack.assignment(simulator.arm("GET", stack.IDENTITY).json()["properties"]["principalId"])
+    assignment["properties"]["roleDefinitionId"] = role
+    put(simulator, assignment, "RoleDefinitionDoesNotExist")
+    simulator.limits.role_delay_s = 0
+    put(simulator, assignment)
+
+
 # Rights
 
 

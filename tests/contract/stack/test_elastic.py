@@ -33,8 +33,8 @@ def test_an_elastic_set_is_made_once_and_deleted_with_its_role(azure: Azure) -> 
     names = azure.names(wanted)
     assert made["variables"]["hpcai_elastic"]["burst"]["idle_s"] == 60
     assert (again["changed"], azure.sent()) == (False, [])
-    role = azure.get(names.elastic_role, ROLES)
-    assert role["properties"]["assignableScopes"] == [names.elastic_role.partition("/providers/")[0]]
+    for one in (names.elastic_role, names.operations_role):
+        assert azure.get(one, ROLES)["properties"]["assignableScopes"] == [one.partition("/providers/")[0]]
     azure.simulator.clear()
     done = azure.run(wanted, state="absent")
     assert done["stays"] == []
@@ -44,6 +44,38 @@ def test_an_elastic_set_is_made_once_and_deleted_with_its_role(azure: Azure) -> 
     order = [number for number, path in enumerate(deleted) if "/roleassignments/" in path.lower()]
     assert max(order) < next(number for number, path in enumerate(deleted) if path.endswith("/burst"))
     assert not azure.exists(names.elastic_role)
+    assert not azure.exists(names.operations_role)
+
+
+def test_a_stack_of_an_older_version_gets_the_right_to_read_operations(azure: Azure) -> None:
+    """It had one role, assigned on the set only, with the action for operations, which has no effect there."""
+    wanted = with_set(elastic={})
+    azure.run(wanted)
+    names = azure.names(wanted)
+    group = names.elastic_role.partition("/providers/")[0]
+    role = azure.get(names.elastic_role, ROLES)["properties"]
+    view, reads = (
+        f"Microsoft.Compute/{one}/read" for one in ("virtualMachineScaleSets/instanceView", "locations/operations")
+    )
+    [permissions] = role["permissions"]
+    older = [*(one for one in permissions["actions"] if one != view), reads]
+    body = {"properties": {**role, "permissions": [{**permissions, "actions": older}]}}
+    azure.simulator.arm("PUT", names.elastic_role, body, version=ROLES).raise_for_status()
+    assigned = names.assignment(
+        group, names.controller_identity, azure.get(names.operations_role, ROLES)["properties"]["roleName"]
+    )
+    for one in (assigned, names.operations_role):
+        azure.simulator.arm("DELETE", one, version=ROLES).raise_for_status()
+
+    changed = azure.run(wanted)
+    assert {(one["label"].split("/")[0], one["action"]) for one in changed["changes"]} == {
+        ("roleDefinitions", "create"),
+        ("roleDefinitions", "update"),
+        ("roleAssignments", "create"),
+    }
+    assert azure.get(names.elastic_role, ROLES)["properties"]["permissions"][0]["actions"] == permissions["actions"]
+    assert azure.exists(assigned)
+    assert azure.run(wanted)["changed"] is False
 
 
 def test_a_static_set_becomes_elastic_without_a_new_set(azure: Azure) -> None:

@@ -241,13 +241,6 @@ def test_missing_right_for_roles_is_explained_and_its_commands_are_returned(azur
     complete(azure, without)
 
 
-def test_roles_that_take_a_minute_to_spread_do_not_stop_the_run(azure: Azure) -> None:
-    """The directory does not know new identities yet."""
-    azure.simulator.limits.role_delay_s = 60
-    azure.run()
-    complete(azure)
-
-
 def test_identity_with_rights_on_the_group_only_makes_the_vault(azure: Azure) -> None:
     # Deleted vaults belong to the subscription, so that a Contributor of an adopted group may not read them.
     azure.simulator.add_fault("GET .*/deletedVaults/", status=403, code="AuthorizationFailed", message="No.")

@@ -72,9 +72,15 @@ def scale_set_view(item: ScaleSet) -> dict[str, Any]:
     for instance in tuple(item.members.values()):
         code = f"ProvisioningState/{instance.provisioning_state.lower()}"
         codes[code] = codes.get(code, 0) + 1
+    [status] = _statuses(item.provisioning_state, None, item.created)
+    code, message = item.failure
+    if item.provisioning_state == "Failed" and code:
+        # Machines have such codes (hail-is/hail pull request 11393). For sets, the reference shows only the message
+        # (compute/virtualmachinescalesets/get-the-instance-view-of-a-set), so clients must expect both.
+        status |= {"code": f"{status['code']}/{code}", "message": message}
     return {
         "virtualMachine": {"statusesSummary": [{"code": code, "count": count} for code, count in codes.items()]},
-        "statuses": _statuses(item.provisioning_state, None, item.created),
+        "statuses": [status],
     }
 
 

@@ -105,6 +105,8 @@ class SetBook:
     """What the daemon knows of a set.
 
     :ivar level: how many orders failed in a row.
+    :ivar refused: since when Azure refuses orders because a right is missing, without one that it fulfilled; 0 if it
+        does not.
     :ivar boots: how many instances in a row never joined, or were drained when they joined.
     :ivar boot_failed: when that last happened; 0 if never.
     :ivar boot_words: why.
@@ -118,6 +120,7 @@ class SetBook:
 
     closed: Closed | None = None
     level: int = 0
+    refused: float = 0.0
     boots: int = 0
     boot_failed: float = 0.0
     boot_words: str = ""

@@ -29,6 +29,10 @@ _RIGHTS = ("authorizationfailed", "linkedauthorizationfailed")
 _POLICY = ("requestdisallowedbypolicy", "scopelocked")
 FIRST_S, LONGEST_S = 600.0, 3600.0
 """A set without capacity is closed for ten minutes, then twice as long each time, up to an hour."""
+RIGHTS_S, RIGHTS_PAUSE_S = 1800.0, 300.0
+"""Azure needs up to 30 minutes until a new role acts on all of its servers. Sources: MicrosoftDocs/azure-docs,
+role-based-access-control/troubleshooting; Azure/azure-cli issue 20727. A missing right counts as final after this time
+without an order that Azure fulfilled. Until then, the set is closed for five minutes at a time."""
 MOST_BOOTS = 5
 """After this many instances in a row that never joined, the set stops."""
 
@@ -58,7 +62,7 @@ def meaning_of(code: str, words: str = "") -> Meaning:
     if lower in _QUOTA or (lower == _QUOTA_IF_NAMED and "quota" in words.lower()):
         return Meaning(QUOTA, "raise the quota or the subnet")
     if lower in _RIGHTS:
-        return Meaning(RIGHTS, "give the controller's identity the role of guide_elastic")
+        return Meaning(RIGHTS, "give the controller's identity the roles of guide_elastic")
     if lower in _POLICY:
         return Meaning(POLICY, "ask the owner of the Azure policy or lock that Azure names")
     return Meaning(OTHER)

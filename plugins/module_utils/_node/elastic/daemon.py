@@ -54,7 +54,7 @@ def apply_request(book: Book, request: Request, settings: Settings) -> str:
         record = book.of(name)
         record.paused = request.kind == PAUSE
         if request.kind == RESUME:
-            record.closed, record.boots, record.level = None, 0, 0
+            record.closed, record.boots, record.level, record.refused = None, 0, 0, 0.0
             for slot in settings.sets[name].slots(name):
                 book.failures.pop(slot, None)
     words = "paused" if request.kind == PAUSE else "opened again"

@@ -11,7 +11,18 @@ from collections.abc import Iterable
 from ..slurm.hostlist import compress
 from ..slurm.nodes import as_reason
 from .book import Closed, Failure, Order, SetBook
-from .codes import BUDGET, MOST_BOOTS, NEVER_JOINED, PARTIAL, TIMEOUT, closed_s, meaning_of
+from .codes import (
+    BUDGET,
+    MOST_BOOTS,
+    NEVER_JOINED,
+    PARTIAL,
+    RIGHTS,
+    RIGHTS_PAUSE_S,
+    RIGHTS_S,
+    TIMEOUT,
+    closed_s,
+    meaning_of,
+)
 from .turn import DOWN, RESET, Change, Grow, NotifyJob, Turn
 from .views import ELASTIC, IN_PROGRESS, SUCCEEDED, JobOn, Operation, SlotNode
 
@@ -49,7 +60,7 @@ def judge(turn: Turn, unbound: int) -> None:
             turn.say(f"{order.id} is over: no node waits for it any more")
             turn.book.orders.remove(order)
             if answer is None or answer.status in (SUCCEEDED, IN_PROGRESS, ""):
-                turn.record.level = 0
+                turn.record.level, turn.record.refused = 0, 0.0
             continue
         if not order.sent and turn.view.capacity < order.capacity:
             turn.say(f"{order.id} is dropped: the daemon ended before it sent it")
@@ -162,6 +173,13 @@ def close(turn: Turn, code: str, words: str) -> None:
     record, meaning = turn.record, meaning_of(code, words)
     if record.closed and not record.closed.until:
         return
+    if meaning.kind == RIGHTS:
+        record.refused = record.refused or turn.now
+        if turn.now - record.refused < RIGHTS_S:
+            text = f"{words}: a new role acts within {RIGHTS_S / 60:.0f} minutes"
+            record.closed = Closed(code, text, turn.now, turn.now + RIGHTS_PAUSE_S)
+            turn.say(f"closed for {RIGHTS_PAUSE_S:.0f} s: {code}: {text}")
+            return
     record.level += 1
     if meaning.waits:
         until = turn.now + closed_s(record.level)
@@ -241,7 +259,8 @@ def offer(turn: Turn) -> None:
         failure = book.failures.get(slot)
         if failure and (turn.now >= failure.until if failure.until else closed is None):
             del book.failures[slot]
-        elif failure:
+            failure = None
+        if failure:
             if not node.down and not node.is_kept_by_people and not turn.running(slot):
                 down.setdefault(reason(failure.code, failure.words), []).append(slot)
         elif slot not in book.leases and _is_to_offer(node):

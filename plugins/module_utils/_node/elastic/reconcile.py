@@ -151,6 +151,7 @@ class Reconciler:
         self._slurm, self._azure, self._save = slurm, azure, save
         self._readings: dict[str, Reading] = {name: Reading() for name in settings.sets}
         self._rejected: dict[str, Operation] = {}
+        self._refused: dict[str, str] = {}
         self._floor = 0.0
         self._is_stopped = False
         self._clocks: tuple[float, float] | None = None
@@ -188,6 +189,8 @@ class Reconciler:
             self._carry_out(urgent, now, done)
         self.book = urgent.book
         views = self._read(done, done.slurm, now)
+        # In each pass, also without an open order, until an operation can be read: the daemon logs it once.
+        done.problems += self._refused.values()
         decision = step(done.slurm, views, self.book, now, self.settings, stopped, self._floor)
         for name, reading in self._readings.items():
             if views.get(name) is not None:
@@ -249,6 +252,12 @@ class Reconciler:
                 done.problems.append(f"{name}: Azure: {error}")
                 views[name] = None
                 continue
+            if view.refused:
+                # Without the operation's id, so that the daemon logs it once, and not for each order.
+                words = f"{name}: Azure does not show the results of orders, only the state of the set: {view.refused}"
+                self._refused[name] = f"{words}. Run provision, or assign the second role of guide_elastic on the group"
+            elif operations:
+                self._refused.pop(name, None)
             mine = {one.id for one in self.book.orders if one.set == name}
             rejected = {key: self._rejected.pop(key) for key in list(self._rejected) if key in mine}
             views[name] = replace(view, operations={**view.operations, **rejected})
@@ -365,6 +374,7 @@ def _map_times(book: Book, when: Callable[[float], float], until: Callable[[floa
     for record in book.sets.values():
         record.changes = [when(one) for one in record.changes]
         record.missing_since = when(record.missing_since)
+        record.refused = when(record.refused) if record.refused else 0.0
     by_name = [times for record in book.sets.values() for times in (record.strangers, record.doomed)]
     for times in (book.wanted, book.stray, *by_name):
         times.update({name: when(one) for name, one in times.items()})

@@ -13,7 +13,7 @@ from ..machine import imds
 from ..machine.arm import ArmError, ForeignHost, ResourceManager, innermost
 from .reconcile import AzureError, Changed
 from .settings import PUBLIC_CLOUD, ElasticSet, Settings
-from .views import Instance, Operation, SetView
+from .views import FAILED, Instance, Operation, SetView
 
 _T = TypeVar("_T")
 
@@ -21,6 +21,9 @@ COMPUTE_API = "2024-07-01"
 """The first versions whose scale sets have an etag are of 2024."""
 NETWORK_API = "2018-10-01"
 """The version of the list of a set's interfaces (vmssNetworkInterface.json in azure-rest-api-specs)."""
+OPERATION_RIGHT = "Microsoft.Compute/locations/operations/read"
+_UNREADABLE = (400, 403, 404, 410)
+"""Repeating a request with such an answer does not help."""
 
 
 class ScaleSets:
@@ -35,7 +38,11 @@ class ScaleSets:
         return _asked(lambda: self._view(options, operations))
 
     def _view(self, options: ElasticSet, operations: Mapping[str, str]) -> SetView:
-        answers = {order: self._operation(url) for order, url in operations.items()}
+        answers: dict[str, Operation] = {}
+        refused = ""
+        for order, url in operations.items():
+            answers[order], why = self._operation(url)
+            refused = refused or why
         # The set first: if it changes before its instances are listed, its etag is out of date, and Azure refuses.
         read = self._manager.get(f"{options.id}?api-version={COMPUTE_API}")
         sku = read.body.get("sku")
@@ -47,7 +54,10 @@ class ScaleSets:
             known = self._read_addresses(options, instances)
         placed = [_at(one, known.get(one.vm_id, "")) for one in instances]
         state = str((read.body.get("properties") or {}).get("provisioningState") or "")
-        return SetView(read.etag, sku["capacity"], tuple(placed), answers, state == "Updating")
+        if state == FAILED and any(not one.status for one in answers.values()):
+            failure = self._failure(options)
+            answers = {order: one if one.status else failure for order, one in answers.items()}
+        return SetView(read.etag, sku["capacity"], tuple(placed), answers, state == "Updating", refused)
 
     def instances(self, options: ElasticSet) -> list[Instance]:
         """Return the instances without their addresses. See ``reconcile.Azure``."""
@@ -81,17 +91,33 @@ class ScaleSets:
         self._addresses[options.id] = found
         return found
 
-    def _operation(self, url: str) -> Operation:
+    def _operation(self, url: str) -> tuple[Operation, str]:
+        """Return an operation, and why this identity may not read it."""
         try:
             body = self._manager.get(url).body
         except ArmError as error:
-            # Azure has forgotten it, or this identity may not read it, or it is on another host: then the deadline of
-            # its order decides. Without a view, the set would do nothing any more, not even delete idle machines.
-            if error.status in (400, 403, 404, 410) or isinstance(error, ForeignHost):
-                return Operation("")
+            # Azure has forgotten it, or this identity may not read it, or it is on another host: then the state of the
+            # set, or the deadline of its order, decides. Without a view, the set would do nothing any more, not even
+            # delete idle machines.
+            if error.status in _UNREADABLE or isinstance(error, ForeignHost):
+                return Operation(""), f"{error.code}: {OPERATION_RIGHT}" if error.status == 403 else ""
             raise
         code, message = innermost(body.get("error"))
-        return Operation(str(body.get("status") or ""), code, message)
+        return Operation(str(body.get("status") or ""), code, message), ""
+
+    def _failure(self, options: ElasticSet) -> Operation:
+        """Return the last change of a failed set, with Azure's code: ``ProvisioningState/failed/CODE``."""
+        try:
+            body = self._manager.get(f"{options.id}/instanceView?api-version={COMPUTE_API}").body
+        except ArmError as error:
+            if error.status not in _UNREADABLE:
+                raise
+            return Operation(FAILED, "", f"the scale set failed, and its instance view cannot be read: {error}")
+        for one in body.get("statuses") or []:
+            state, _slash, code = str(one.get("code") or "").partition("/")[2].partition("/")
+            if state.lower() == FAILED.lower():
+                return Operation(FAILED, code, " ".join(str(one.get("message") or "").split())[:300])
+        return Operation(FAILED)
 
 
 def _asked(request: Callable[[], _T]) -> _T:

@@ -245,6 +245,7 @@ class SetView:
     :ivar capacity: how many instances Azure wants it to have.
     :ivar updating: whether Azure is still changing the set.
     :ivar operations: the operations of open orders, by the orders' ids.
+    :ivar refused: why this identity may not read the operations; empty if it may, or if there is none.
     """
 
     etag: str
@@ -252,3 +253,4 @@ class SetView:
     instances: tuple[Instance, ...] = ()
     operations: Mapping[str, Operation] = field(default_factory=dict)
     updating: bool = False
+    refused: str = ""

@@ -11,6 +11,7 @@ import binascii
 import json
 import re
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from .cluster_settings import Vault
@@ -22,6 +23,12 @@ ROLE = "Key Vault Secrets User"
 
 # A vault limits the request rate, like IMDS; 408 means a slow network.
 _PASSING = (408, 429)
+_RIGHTS_PAUSE_S = 5.0
+"""Seconds until a request is repeated that was refused because a right is missing. Azure applies a new role assignment
+within minutes, and not on all of its servers at once (MicrosoftDocs/azure-docs, role-based-access-control,
+troubleshooting)."""
+_FIREWALL = ("ForbiddenByFirewall", "ForbiddenByConnection")
+_DISABLED = "SecretDisabled"
 _TEXT_ENCODINGS = (None, "", "utf-8", "ascii")
 
 
@@ -40,7 +47,7 @@ def read_secret(vault: Vault, secret: str, token: str, limit_s: float, sleep: Sl
     """Return the newest version of ``secret``: the bytes of its text, decoded if it is base64.
 
     Azure's command line stores base64 with ``--encoding base64``, and marks such a secret with the tag
-    ``file-encoding``.
+    ``file-encoding``. A missing right is waited for, because it may be new.
 
     :param token: an access token for ``vault.resource``.
     :param limit_s: timeout for all attempts together.
@@ -48,15 +55,7 @@ def read_secret(vault: Vault, secret: str, token: str, limit_s: float, sleep: Sl
     """
     what = f"secret {secret} of key vault {vault.name}"
     url = f"{vault.url}/secrets/{secret}?api-version={API_VERSION}"
-    try:
-        body = get(url, {"Authorization": f"Bearer {token}"}, limit_s, _PASSING, sleep)
-    except NoAnswer as error:
-        raise VaultError(
-            f"key vault {vault.name} gave no answer in {limit_s:.3g} s: {error}",
-            f"check that this machine can reach {vault.url} directly: name, route, firewall, private endpoint",
-        ) from None
-    except Refused as refused:
-        raise _explained(vault, secret, refused) from None
+    body = _allowed(vault, secret, url, {"Authorization": f"Bearer {token}"}, limit_s, sleep)
     try:
         document = json.loads(body)
     except (ValueError, RecursionError):
@@ -64,6 +63,29 @@ def read_secret(vault: Vault, secret: str, token: str, limit_s: float, sleep: Sl
     if not isinstance(document, dict) or not isinstance(document.get("value"), str):
         raise VaultError(f"{vault.url} is not a key vault: no value in its answer", "correct its name")
     return _bytes_of(document, what)
+
+
+def _allowed(vault: Vault, secret: str, url: str, headers: Mapping[str, str], limit_s: float, sleep: Sleep) -> bytes:
+    """Return the vault's answer, after waiting for the right to it.
+
+    :raises VaultError: the vault cannot be reached, or refuses until ``limit_s`` is over.
+    """
+    deadline = time.monotonic() + limit_s
+    refusal: VaultError | None = None
+    while True:
+        try:
+            return get(url, headers, deadline - time.monotonic(), _PASSING, sleep)
+        except NoAnswer as error:
+            raise refusal or VaultError(
+                f"key vault {vault.name} gave no answer in {limit_s:.3g} s: {error}",
+                f"check that this machine can reach {vault.url} directly: name, route, firewall, private endpoint",
+            ) from None
+        except Refused as refused:
+            refusal = _explained(vault, secret, refused)
+            lacks_right = refused.status == 403 and _reason(refused.body) not in (*_FIREWALL, _DISABLED)
+            if not lacks_right or time.monotonic() + _RIGHTS_PAUSE_S >= deadline:
+                raise refusal from None
+        sleep(_RIGHTS_PAUSE_S)
 
 
 def _bytes_of(document: dict[str, Any], what: str) -> bytes:
@@ -100,12 +122,12 @@ def _explained(vault: Vault, secret: str, refused: Refused) -> VaultError:
         )
     if refused.status != 403:
         return VaultError(f"{where} answered with {refused}{reason and f', {reason}'}", f"correct {vault.url}")
-    if reason in ("ForbiddenByFirewall", "ForbiddenByConnection"):
+    if reason in _FIREWALL:
         return VaultError(
             f"{where} does not allow access from this network (HTTP status 403, {reason})",
             f"az keyvault network-rule add --name {vault.name} --subnet SUBNET, or give the vault a private endpoint",
         )
-    if reason == "SecretDisabled":
+    if reason == _DISABLED:
         return VaultError(
             f"secret {secret} of {where} is disabled, expired or not valid yet (HTTP status 403)",
             f"az keyvault secret set-attributes --vault-name {vault.name} --name {secret} --enabled true",

@@ -53,9 +53,11 @@ def check_provider(state: Context, kind: str) -> None:
 
 
 def action_of(method: str, path: str) -> tuple[str, str]:
-    """The action that a request needs, and at which scope; an empty one: at any.
+    """The action that a request needs, and at which scope; an empty one: at any resource group, or the subscription.
 
-    Operations are below the subscription, but an identity with a role on one resource can read its own.
+    The URL of an operation is below the subscription. "If you only have permission at the resource level, you can start
+    the operation but can't track its status"; a role at the resource group suffices (MicrosoftDocs/azure-docs,
+    azure-resource-manager/management/async-operations, "Permission for tracking async status").
     """
     namespace, *parts = path.rpartition("/providers/")[2].strip("/").split("/")
     if "/providers/" not in path:

@@ -288,7 +288,7 @@ class RoleAssignment(Kind):
         for key in ("roleDefinitionId", "principalId"):
             if not properties.get(key):
                 raise ArmError(400, "BadRequestFormat", f"The request was incorrectly formatted: {key} is missing.")
-        if roles.definition(model, properties["roleDefinitionId"]) is None:
+        if not roles.is_known(model, properties["roleDefinitionId"]):
             raise ArmError(
                 404,
                 "RoleDefinitionDoesNotExist",
@@ -301,9 +301,9 @@ class RoleAssignment(Kind):
     @staticmethod
     def _check_principal(change: Change, principal: str) -> None:
         """Without principalType the service looks the principal up, and may not find a new one yet."""
-        known, limits = roles.known_principals(change.state.model), change.state.model.limits
+        known = roles.known_principals(change.state.model)
         identity = known.get(principal.lower())
-        young = identity is not None and (now() - identity.created).total_seconds() < limits.role_delay_s
+        young = identity is not None and not roles.has_spread(change.state.model, identity)
         if change.properties.get("principalType") is None and (principal.lower() not in known or young):
             raise ArmError(
                 400,

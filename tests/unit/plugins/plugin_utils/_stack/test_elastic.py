@@ -56,20 +56,38 @@ def test_tag_and_user_data_say_that_the_set_is_elastic() -> None:
     assert elastic.body["sku"]["capacity"] == 0
 
 
-def test_the_controller_may_change_elastic_sets_and_nothing_else() -> None:
+def test_the_controller_may_change_elastic_sets_and_read_operations_and_nothing_else() -> None:
     wanted = stack(scale_sets=two_sets())
     names = Names(wanted)
-    (role,) = made(wanted, kinds.ROLE)
-    (assigned,) = [one for one in made(wanted, kinds.ROLE_ASSIGNMENT) if role.id in one.needs]
+    roles = {one.id: one for one in made(wanted, kinds.ROLE)}
+    assigned = {one.id: one for one in made(wanted, kinds.ROLE_ASSIGNMENT) if roles.keys() & set(one.needs)}
 
-    assert assigned.id.startswith(f"{names.of(kinds.SCALE_SET, 'burst')}/providers/")
-    assert assigned.body["properties"]["principalId"] == names.controller_identity
-    assert assigned.body["properties"]["roleDefinitionId"].endswith(f"/roleDefinitions/{role.name}")
-    properties = role.body["properties"]
-    assert properties["assignableScopes"] == [wanted.group_id]
-    (permissions,) = properties["permissions"]
-    assert not [action for action in permissions["actions"] if "*" in action or "runCommand" in action]
+    scopes = {one.partition("/providers/Microsoft.Authorization/")[0] for one in assigned}
+    # The URL of an operation is not below the set, so a role on the set does not suffice for it.
+    assert scopes == {names.of(kinds.SCALE_SET, "burst"), wanted.group_id}
+    allowed: dict[str, list[str]] = {}
+    for azure_id, one in assigned.items():
+        assert one.body["properties"]["principalId"] == names.controller_identity
+        [role] = [role for role in roles.values() if role.id in one.needs]
+        assert one.body["properties"]["roleDefinitionId"].endswith(f"/roleDefinitions/{role.name}")
+        properties = role.body["properties"]
+        assert properties["assignableScopes"] == [wanted.group_id]
+        [permissions] = properties["permissions"]
+        allowed[azure_id.partition("/providers/Microsoft.Authorization/")[0]] = permissions["actions"]
+    assert allowed[wanted.group_id] == ["Microsoft.Compute/locations/operations/read"]
+    actions = [action for some in allowed.values() for action in some]
+    assert not [action for action in actions if "*" in action or "runCommand" in action]
     assert not made(stack(), kinds.ROLE)
+
+
+def test_one_assignment_on_the_group_is_enough_for_several_elastic_sets() -> None:
+    one = {"vm_size": "Standard_ND96asr_v4", "max": 2, "image": IMAGE, "elastic": {}}
+    wanted = stack(scale_sets=[{"name": "first", **one}, {"name": "second", **one}])
+    own = [one.scope for one in assignments(wanted, Names(wanted)) if one.own]
+    assert sorted(own) == sorted(
+        [*(Names(wanted).of(kinds.SCALE_SET, name) for name in ("first", "second")), wanted.group_id]
+    )
+    assert len(made(wanted, kinds.ROLE)) == 2
 
 
 def test_two_stacks_have_roles_of_different_names() -> None:
@@ -84,12 +102,16 @@ def test_an_owner_gets_the_commands_if_the_stack_may_assign_no_roles() -> None:
     wanted = stack(scale_sets=two_sets(), identities={"assign_roles": False})
 
     assert not made(wanted, kinds.ROLE)
-    (command,) = [one for one in assignments_to_request(wanted, KNOWN) if "role definition create" in one]
-    make, assign = command.split(" && ")
-    stated = json.loads(make.partition("--role-definition '")[2].rstrip("'"))
-    assert stated["AssignableScopes"] == [wanted.group_id]
-    assert f"--role '{stated['Name']}'" in assign
-    assert assign.endswith("virtualMachineScaleSets/burst")
+    commands = [one for one in assignments_to_request(wanted, KNOWN) if "role definition create" in one]
+    found = {}
+    for command in commands:
+        make, assign = command.split(" && ")
+        stated = json.loads(make.partition("--role-definition '")[2].rstrip("'"))
+        assert stated["AssignableScopes"] == [wanted.group_id]
+        assert f"--role '{stated['Name']}'" in assign
+        found[assign.partition(" --scope ")[2]] = stated["Actions"]
+    assert found.keys() == {Names(wanted).of(kinds.SCALE_SET, "burst"), wanted.group_id}
+    assert found[wanted.group_id] == ["Microsoft.Compute/locations/operations/read"]
 
 
 def test_site_gets_the_settings_of_elastic_sets() -> None:
@@ -148,10 +170,12 @@ WRITE = "Microsoft.Authorization/roleAssignments/write"
 )
 def test_the_right_to_make_the_role_is_checked(actions: tuple[str, ...], verdict: str, words: str) -> None:
     wanted = stack(scale_sets=two_sets())
-    (elastic,) = [one for one in assignments(wanted, Names(wanted)) if one.own]
-    asked = replace(needs(), actions=(), assignments=(elastic,))
+    elastic = tuple(one for one in assignments(wanted, Names(wanted)) if one.own)
+    asked = replace(needs(), actions=(), assignments=elastic)
     found = list(judge_rights(asked, facts(permissions=Answer([Permission(actions)]), assigned=Answer([]))))[-1]
 
     assert found.verdict == verdict
     assert words in found.summary
-    assert ("az role definition create" in found.action) == (verdict == "fail")
+    missing = 2 if verdict == "fail" else 0
+    assert found.action.count("az role definition create") == missing
+    assert (f"--scope {wanted.group_id}" in found.action.split("; ")[-1]) == bool(missing)

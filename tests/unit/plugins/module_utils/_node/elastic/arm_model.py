@@ -18,7 +18,13 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.elastic.reconcil
 from ansible_collections.hpcai.azure.plugins.module_utils._node.elastic.settings import ElasticSet
 from ansible_collections.hpcai.azure.plugins.module_utils._node.elastic.views import Instance, Operation, SetView
 
-_REFUSALS = {"refused": "AllocationFailed", "quota": "OperationNotAllowed", "policy": "RequestDisallowedByPolicy"}
+_REFUSALS = {
+    "refused": "AllocationFailed",
+    "quota": "OperationNotAllowed",
+    "policy": "RequestDisallowedByPolicy",
+    "rights": "AuthorizationFailed",
+    "linked rights": "LinkedAuthorizationFailed",
+}
 
 
 @dataclass

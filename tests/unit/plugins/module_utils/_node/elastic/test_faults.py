@@ -189,7 +189,7 @@ def test_a_quota_is_not_tried_again_before_an_administrator_opens_the_set() -> N
         *[(code, CAPACITY, "") for code in ("AllocationFailed", "ZonalAllocationFailed", "SkuNotAvailable")],
         *[(f"Overconstrained{zone}AllocationRequest", CAPACITY, "") for zone in ("", "Zonal")],
         *[(code, QUOTA, "raise the quota or") for code in ("QuotaExceeded", "SubnetIsFull")],
-        *[(code, RIGHTS, "role of guide_elastic") for code in ("AuthorizationFailed", "LinkedAuthorizationFailed")],
+        *[(code, RIGHTS, "roles of guide_elastic") for code in ("AuthorizationFailed", "LinkedAuthorizationFailed")],
         *[(code, POLICY, "owner of the Azure policy") for code in ("RequestDisallowedByPolicy", "ScopeLocked")],
         *[(code, OTHER, "") for code in ("InternalServerError", "OSProvisioningTimedOut", "")],
     ],
@@ -214,6 +214,15 @@ def test_a_policy_stops_the_set_with_the_advice_to_ask_its_owner() -> None:
     assert (world.arm.changes, world.arm.created) == (1, 0)
     assert "hpcai: elastic: RequestDisallowedByPolicy" in job.words[0]
     assert len([line for line in world.lines if "stopped" in line and "owner of the Azure policy" in line]) == 1
+
+
+def test_a_set_that_opens_offers_its_nodes_at_once() -> None:
+    world = World()
+    world.arm.next_order = ["refused"]
+    world.slurm.submit(1, 60)
+    assert world.advance(660, lambda: any("open again" in line for line in world.lines))
+    assert any(line.startswith("gpu: offers gpu-[0-5]") for line in world.lines)
+    assert not any(node.down for node in world.slurm.nodes.values())
 
 
 def test_a_machine_that_never_joins_is_deleted_and_its_job_gets_another() -> None:

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from stand_ins.http_service import Answer, Service
 
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine import key_vault
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.cluster_settings import Vault, vault_of
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.key_vault import VaultError, read_secret
 from simulator.authority import Authority
@@ -150,6 +151,53 @@ def test_a_refusal_names_what_is_missing_and_the_command_that_helps(
     assert message in str(error)
     assert action in error.action
     assert len(service.requests) == 1
+
+
+LACKING = [
+    refusal(403, "Forbidden", "ForbiddenByRbac"),
+    refusal(403, "Forbidden", "AccessDenied"),
+    refusal(403, "Forbidden"),
+]
+FINAL = [
+    *(refusal(403, "Forbidden", one) for one in ("ForbiddenByFirewall", "ForbiddenByConnection", "SecretDisabled")),
+    refusal(401, "Unauthorized"),
+    refusal(404, "SecretNotFound"),
+]
+
+
+@pytest.mark.parametrize("answer", LACKING)
+def test_a_right_that_is_new_is_waited_for(serve: Serve, answer: Answer) -> None:
+    """Azure's servers do not all learn of it at once, so it can be refused again."""
+    service, vault = serve(answer, answer, (503, {}, b""), answer, GOOD)
+    slept: list[float] = []
+    assert read_secret(vault, "munge-key", TOKEN, 30, sleep=slept.append) == KEY.encode()
+    assert slept == [5.0, 5.0, 0.2, 5.0]
+    assert len(service.requests) == 5
+
+
+@pytest.mark.parametrize("answer", FINAL)
+def test_no_other_refusal_is_waited_for(serve: Serve, answer: Answer) -> None:
+    service, vault = serve(answer, GOOD)
+    failure(vault, 30)
+    assert len(service.requests) == 1
+
+
+def test_a_right_that_stays_missing_takes_no_longer_than_the_limit(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(key_vault, "_RIGHTS_PAUSE_S", 0.2)
+    service, vault = serve(*[LACKING[0]] * 50)
+    begun = time.monotonic()
+    with pytest.raises(VaultError, match="may not read secret munge-key"):
+        read_secret(vault, "munge-key", TOKEN, 1.0)
+    assert time.monotonic() - begun < 1.5
+    assert 2 <= len(service.requests) <= 5
+
+
+def test_a_vault_that_refuses_and_then_is_silent_has_refused(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(key_vault, "_RIGHTS_PAUSE_S", 0.1)
+    _service, vault = serve(LACKING[0], *[(503, {}, b"")] * 50)
+    assert "may not read secret munge-key" in str(failure(vault, 1.0))
 
 
 def test_redirects_are_not_followed(serve: Serve) -> None:
