@@ -86,6 +86,7 @@ def proxy_command(port: int, hub_port: int, api_port: int, folder: pathlib.Path,
     assert found
     values = {
         "__portal_proxy_program": at / "proxy/node_modules/configurable-http-proxy/bin/configurable-http-proxy",
+        "__portal_library": ROLE / "files",
         "__portal_settings_folder": folder,
         "__portal_proxy_api_port": api_port,
         "portal_port": port,

@@ -124,6 +124,8 @@ def test_notebooks_get_the_settings_and_nothing_of_the_hubs_environment() -> Non
     assert made["SlurmNotebook"]["wait_minutes"] == 30
     assert made["Spawner"]["start_timeout"] > 30 * 60
     assert made["SlurmNotebook"]["ports"] == [21000, 21999]
+    # Until the hub knows that a job has ended, the proxy forwards to its port.
+    assert made["Spawner"]["poll_interval"] <= 10
     assert made["SlurmNotebook"]["notebook_arguments"] == ["--idle-minutes=120"]
 
 

@@ -22,6 +22,9 @@ PAGE_STARTS_S = 300
 machine that is busy or has just booted."""
 NOTEBOOK_STARTS_S = 300
 """Seconds for a notebook's server to start, after the time in the queue. JupyterHub then shows only "Timeout"."""
+POLL_S = 10
+"""How often the hub looks whether a notebook's job runs. When the job has ended, another user of the node can listen at
+its port, to which the proxy forwards until then. Each look is one squeue per notebook; JupyterHub's default is 30 s."""
 ADMIN_SCOPES = ("admin-ui", "list:users", "read:users", "read:servers", "delete:servers")
 """What members of ``portal_admin_groups`` may do. JupyterHub's own role "admin" may act as every user."""
 _LIBRARY = str(Path(__file__).resolve().parents[1])
@@ -90,6 +93,7 @@ def _notebooks(c: Any, settings: Mapping[str, Any]) -> None:
     notebooks = settings["notebooks"]
     c.Spawner.start_timeout = notebooks["wait_minutes"] * 60 + NOTEBOOK_STARTS_S
     c.Spawner.http_timeout = 60
+    c.Spawner.poll_interval = POLL_S
     c.Spawner.default_url = "/lab"
     c.Spawner.env_keep = []
     # The command is the role's own, and users cannot add environment variables.
