@@ -44,6 +44,7 @@ def settings(**changes: Any) -> dict[str, Any]:
     return {
         "schema": 1,
         "address": "10.0.0.5",
+        "domain": "",
         "port": 443,
         "hub_port": 289,
         "proxy_api_port": 288,
@@ -111,6 +112,13 @@ def test_neither_hub_nor_proxy_end_notebooks_when_they_stop() -> None:
         "api_url": "http://127.0.0.1:288",
         "auth_token": "proxy-secret",
     }
+
+
+def test_with_a_domain_notebooks_have_names_below_it() -> None:
+    assert "subdomain_host" not in applied()["JupyterHub"]
+    made = applied(domain="portal.example.org")["JupyterHub"]
+    assert (made["subdomain_host"], made["cookie_host_prefix_enabled"]) == ("https://portal.example.org", True)
+    assert applied(domain="p.example.org", port=8443)["JupyterHub"]["subdomain_host"] == "https://p.example.org:8443"
 
 
 def test_the_hub_listens_only_at_its_private_address() -> None:

@@ -50,6 +50,8 @@ def apply(c: Any, settings: Mapping[str, Any], env: Mapping[str, str]) -> None:
     hub.bind_url = f"http://:{settings['port']}"
     hub.db_url = f"sqlite:///{state}/jupyterhub.sqlite"
     hub.cookie_secret_file = f"{state}/cookie_secret"
+    if settings["domain"]:
+        _own_origins(hub, settings["domain"], settings["port"])
     # A restart of the hub or of the proxy must not end notebooks.
     hub.cleanup_servers = False
     hub.cleanup_proxy = False
@@ -65,6 +67,14 @@ def apply(c: Any, settings: Mapping[str, Any], env: Mapping[str, str]) -> None:
     _logins(c, settings, env)
     _notebooks(c, settings)
     _pages(c, settings, env)
+
+
+def _own_origins(hub: Any, domain: str, port: int) -> None:
+    """Give each user's notebook, and each page, a name of its own below the portal's: an origin of its own."""
+    hub.subdomain_host = f"https://{domain}" + (f":{port}" if port != 443 else "")
+    # A user's page may set cookies for the portal's name. A browser accepts cookies with the prefix __Host- only from
+    # the name that they are for.
+    hub.cookie_host_prefix_enabled = True
 
 
 def _logins(c: Any, settings: Mapping[str, Any], env: Mapping[str, str]) -> None:
