@@ -159,6 +159,26 @@ def test_a_job_can_read_events_and_start_the_event_of_its_node(
     eventually(lambda: [one["status"] for one in events()] == ["Started"], 60, events)
 
 
+def test_a_user_cannot_start_an_event_while_another_job_has_no_step_on_the_node(
+    alice: User, bob: User, idle: Node, event: str
+) -> None:
+    """Between two steps, the other job's only process on the node is its extern step's, which runs as root."""
+    ready = (
+        "import socket, time; s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)\n"
+        f"for _try in range(5): s.sendto(b'{event}', '/run/hpcai/events/ready'); time.sleep(2)"
+    )
+    options = f"--no-shell --quiet --ntasks=1 --mem=100 --time=4 --nodelist={idle.name} --job-name=hpcai-between"
+    bob.check_output(f"salloc {options}", 180)
+    try:
+        number = bob.check_output("squeue --me --noheader --name=hpcai-between --format=%i")
+        idle.sh(f"timeout 60 sh -c 'until pgrep --full \"^slurmstepd: .{number}.extern\"; do sleep 1; done'")
+        alice.srun(f"--ntasks=1 --mem=100 --nodelist={idle.name}", f"python3 -c {shlex.quote(ready)}")
+        (found,) = json.loads(idle.sh("hpcnode events show --json"))["events"]
+        assert (found["id"], found["status"]) == (event, "Scheduled")
+    finally:
+        bob.run("scancel --me --name=hpcai-between")
+
+
 def test_a_user_without_a_job_on_the_node_cannot_start_an_event(idle: Node, event: str) -> None:
     ready = (
         f"import socket; socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM).sendto(b'{event}', '/run/hpcai/events/ready')"

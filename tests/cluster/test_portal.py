@@ -254,7 +254,7 @@ def test_users_see_that_their_job_has_ended(portal: Portal, cluster: Cluster) ->
         portal.open("/user/alice/lab")
         return "not running" in portal.text()
 
-    # The hub asks Slurm every 30 s.
+    # The hub asks Slurm every 10 s.
     wait_for(ended, 90, portal.text)
     portal.keep("ended")
 

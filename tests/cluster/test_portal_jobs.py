@@ -121,7 +121,7 @@ def has_ended(portal: Portal, cluster: Cluster, limit_s: float) -> None:
         portal.open("/user/alice/lab")
         return "not running" in portal.text()
 
-    # The hub asks Slurm every 30 s.
+    # The hub asks Slurm every 10 s.
     wait_for(shown, 90, portal.text)
 
 

@@ -89,7 +89,7 @@ def test_a_node_gets_only_its_events_and_can_start_them(simulator: Simulator, tm
     services, roots = {}, {name: root(str(tmp_path / name)) for name in ("uni_0", "uni_17")}
     for name, place in roots.items():
         header = {simulated.INSTANCE_HEADER: name}
-        services[name] = service.Service(place, simulator.imds_endpoint, header, users=lambda: {4001})
+        services[name] = service.Service(place, simulator.imds_endpoint, header, jobs=lambda: {17: {4001}})
 
     def read_events(name: str) -> list[Any]:
         services[name].look()

@@ -60,7 +60,7 @@ def open_door(
     certificate = certificate_for("portal", "127.0.0.1", folder)
     certificate.public.rename(folder / "tls.crt")
     certificate.key.rename(folder / "tls.key")
-    callback = f"https://127.0.0.1:{port}/hub/oauth_callback"
+    callback = f"https://{settings.get('domain') or '127.0.0.1'}:{port}/hub/oauth_callback"
     provider = Provider("portal", stand_in.SECRETS["PORTAL_OPENID_SECRET"], callback, claims)
     openid = {"issuer": provider.issuer, "client_id": "portal", "oauth_callback_url": callback, "domain": "example.org"}
     defaults = {"login_service": "Example", "name_claim": "preferred_username", "scope": ["openid", "profile"]}

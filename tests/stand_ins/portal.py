@@ -79,16 +79,20 @@ def in_hub(program: str, **given: Any) -> Any:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def proxy_command(port: int, hub_port: int, api_port: int, folder: pathlib.Path, at: pathlib.Path) -> list[str]:
+def proxy_command(
+    port: int, hub_port: int, api_port: int, folder: pathlib.Path, at: pathlib.Path, domain: str = ""
+) -> list[str]:
     """The command of the proxy's unit."""
     unit = (ROLE / "templates/hpcai-portal-proxy.service.j2").read_text(encoding="utf-8").replace("\\\n", "")
     found = re.search(r"^ExecStart=(.+)$", unit, re.MULTILINE)
     assert found
     values = {
         "__portal_proxy_program": at / "proxy/node_modules/configurable-http-proxy/bin/configurable-http-proxy",
+        "__portal_library": ROLE / "files",
         "__portal_settings_folder": folder,
         "__portal_proxy_api_port": api_port,
         "portal_port": port,
+        "portal_domain": domain,
         "portal_hub_port": hub_port,
         "__portal_url_host": "127.0.0.1",
     }
@@ -109,6 +113,7 @@ def settings_of(port: int, hub_port: int, folder: pathlib.Path, at: pathlib.Path
     return {
         "schema": 1,
         "address": "127.0.0.1",
+        "domain": "",
         "port": port,
         "hub_port": hub_port,
         "proxy_api_port": free_port(),
@@ -143,7 +148,7 @@ def portal(
     env = {**os.environ, **SECRETS, "PORTAL_MONITORING_LOGIN": "", **environment, "PYTHONPATH": str(ROLE / "files")}
     env["PATH"] = f"{at / 'hub/bin'}:{env['PATH']}"
     hub = [str(at / "hub/bin/jupyterhub"), "--config", str(folder / "jupyterhub_config.py")]
-    proxy = proxy_command(port, hub_port, made["proxy_api_port"], folder, at)
+    proxy = proxy_command(port, hub_port, made["proxy_api_port"], folder, at, made["domain"])
     log = folder / "log"
     started: list[subprocess.Popen[bytes]] = []
 
@@ -166,7 +171,7 @@ def portal(
         # The hub ends if the proxy does not answer within 30 s. On a node, systemd starts it again.
         start(proxy, proxy_answers)
         start(hub, lambda: "JupyterHub is now running" in logged())
-        yield f"https://127.0.0.1:{port}"
+        yield f"https://{made['domain'] or '127.0.0.1'}:{port}"
     finally:
         for process in reversed(started):
             process.terminate()

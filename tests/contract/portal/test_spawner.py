@@ -121,3 +121,77 @@ answers += [(0, "short|30:00|4|(null)\\n", ""), (0, "RUNNING|compute-0|None\\n",
 print(json.dumps(asyncio.run(made.start())))
 """
     assert stand_in.in_hub(SPAWNER + program)[0] == "10.0.0.6"
+
+
+TAKEN = """
+submitted = []
+def submit(user, choice, names, arguments, exclude):
+    submitted.append(exclude)
+    return ["sbatch"]
+spawner.slurm.submit = submit
+made.startup_poll_interval = 0.01
+made.get_env = dict
+made.user_options = {"partition": "short", "gpus": "0", "cpus": "1", "hours": "1"}
+answers.append((0, "short|30:00|4|(null)\\n", ""))
+
+class Handler(spawner.NotebookHandler):
+    def __init__(self):
+        pass
+    get_auth_token = lambda self: "t"
+    current_user = types.SimpleNamespace(spawners={"": made})
+    get_json_body = lambda self: self.given
+    set_status = finish = lambda self, _said: None
+type(made).api_token = "t"
+
+def report(given):
+    handler = Handler()
+    handler.given = given
+    try:
+        spawner.NotebookHandler.post.__wrapped__(handler)
+    except spawner.web.HTTPError as error:
+        return error.status_code
+
+def shown_after(given):
+    async def answer_and_report(command, env=None, limit_s=30.0):
+        if command == ["sbatch"]:
+            return 0, str(7 + len(submitted)), ""
+        if given:
+            assert report(given) is None
+        return answers.pop(0) if answers else (0, "FAILED||None", "")
+    spawner.answer_of = answer_and_report
+    try:
+        asyncio.run(made.start())
+    except spawner.StartFailed as problem:
+        return problem.jupyterhub_message
+"""
+
+
+def test_a_user_sees_who_took_all_ports_of_a_node_and_the_next_job_avoids_it() -> None:
+    program = """
+import pwd
+shown = [shown_after({"taken_by": 0, "node": "gpu-7"}), shown_after({"taken_by": 4294967294, "node": "gpu-8"})]
+shown += [shown_after({"taken_by": None, "node": "gpu-9"}), shown_after(None), shown_after(None)]
+print(json.dumps([shown, submitted]))
+"""
+    shown, excluded = stand_in.in_hub(SPAWNER + TAKEN + program)
+    next_one = "Start the notebook again: the next job uses another node."
+    taken = "All ports for notebooks on node"
+    assert shown[:3] == [
+        f"{taken} gpu-7 are taken by the user root, so job 8 ended. {next_one}",
+        f"{taken} gpu-8 are taken by the user id 4294967294, so job 9 ended. {next_one}",
+        f"{taken} gpu-9 are taken by programs that do not listen there, so job 10 ended. {next_one}",
+    ]
+    assert [words.partition(" before ")[0] for words in shown[3:]] == ["Job 11 ended", "Job 12 ended"]
+    # Only once: there may be no other node.
+    assert excluded == ["", "gpu-7", "gpu-8", "gpu-9", ""]
+
+
+def test_a_notebook_cannot_report_anything_else_than_a_node_and_a_user() -> None:
+    program = """
+wrong = [{"taken_by": uid, "node": "gpu-7"} for uid in (True, -1, "0", 2 ** 32, [1])]
+wrong += [{"taken_by": 0, "node": node} for node in ("-x", "a,b", "<b>", "", ["a"], "a" * 300)]
+found = [report(given) for given in wrong]
+print(json.dumps([found, made.taken]))
+"""
+    found, taken = stand_in.in_hub(SPAWNER + TAKEN + program)
+    assert (found, taken) == ([400] * 11, None)

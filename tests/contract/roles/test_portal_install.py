@@ -33,15 +33,23 @@ fi
 """
 
 
-def run_tasks(folder: pathlib.Path, file: str, *names: str, **variables: Any) -> str:
-    """Run these tasks of a file of the role on this machine, and return the recap."""
+# Knows the names in NAMES.
+GETENT = """#!/bin/sh
+[ "$1 $2" = "--service=dns ahosts" ] || exit 1
+case " $NAMES " in *" $3 "*) echo "10.0.0.5 STREAM $3" ;; *) exit 2 ;; esac
+"""
+DOMAIN = "portal.example.org"
+
+
+def try_tasks(folder: pathlib.Path, file: str, *names: str, **variables: Any) -> subprocess.CompletedProcess[str]:
+    """Run these tasks of a file of the role on this machine."""
     tasks = yaml.safe_load((ROLE / "tasks" / file).read_text(encoding="utf-8"))
     chosen = [task for task in tasks if task["name"] in names]
     assert [task["name"] for task in chosen] == [*names]
     files = [str(ROLE / path) for path in ("defaults/main.yml", "vars/main/main.yml")]
     play = {"name": "Run", "hosts": "localhost", "gather_facts": False, "vars_files": files, "tasks": chosen}
     (folder / "play.yml").write_text(yaml.safe_dump([play], sort_keys=False), encoding="utf-8")
-    run = subprocess.run(
+    return subprocess.run(
         ["ansible-playbook", "-i", "localhost,", str(folder / "play.yml"), "-e", json.dumps({**LOCAL, **variables})],
         env={**os.environ, "PATH": f"{folder / 'bin'}:{os.environ['PATH']}"},
         capture_output=True,
@@ -49,6 +57,11 @@ def run_tasks(folder: pathlib.Path, file: str, *names: str, **variables: Any) ->
         check=False,
         timeout=120,
     )
+
+
+def run_tasks(folder: pathlib.Path, file: str, *names: str, **variables: Any) -> str:
+    """Run these tasks, which must succeed, and return the recap."""
+    run = try_tasks(folder, file, *names, **variables)
     assert run.returncode == 0, run.stdout + run.stderr
     return run.stdout.splitlines()[-2]
 
@@ -142,6 +155,70 @@ def test_the_self_signed_certificate_is_for_the_portals_names_and_stays(
     before = certificate.read_bytes(), key.read_bytes()
     assert "changed=0" in run_tasks(tmp_path, "certificate.yml", "Create a self-signed certificate", **given)
     assert (certificate.read_bytes(), key.read_bytes()) == before
+
+
+def certificate_of(folder: pathlib.Path, *names: str) -> bytes:
+    """A self-signed certificate for these names, and its key, in the folder."""
+    also = ",".join(f"DNS:{name}" for name in names)
+    made = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=x", "-addext"]
+    made += [f"subjectAltName={also}", "-keyout", str(folder / "tls.key"), "-out", str(folder / "tls.crt")]
+    subprocess.run(made, check=True, capture_output=True, timeout=60)
+    return (folder / "tls.crt").read_bytes()
+
+
+def test_with_a_domain_the_self_signed_certificate_is_for_all_names_below_it(tmp_path: pathlib.Path) -> None:
+    given: dict[str, Any] = {"__portal_settings_folder": str(tmp_path), "portal_address": "10.0.0.5"}
+    given |= {"portal_domain": DOMAIN, "ansible_facts": {"hostname": "login"}}
+    names = [
+        "Look for the portal's names in the self-signed certificate",
+        "Remove a self-signed certificate without the portal's names",
+        "Create a self-signed certificate",
+    ]
+    # One of an earlier run, before the domain was set.
+    old = certificate_of(tmp_path, DOMAIN, "login")
+    assert "changed=2" in run_tasks(tmp_path, "certificate.yml", *names, **given)
+    new = (tmp_path / "tls.crt").read_bytes()
+    assert new != old
+    for name, found in ((DOMAIN, "does match"), (f"alice.{DOMAIN}", "does match"), ("login", "does NOT match")):
+        check = ["openssl", "x509", "-noout", "-checkhost", name, "-in", str(tmp_path / "tls.crt")]
+        assert found in subprocess.run(check, capture_output=True, text=True, check=False, timeout=30).stdout
+    assert "changed=0" in run_tasks(tmp_path, "certificate.yml", *names, **given)
+    assert (tmp_path / "tls.crt").read_bytes() == new
+
+
+@pytest.mark.parametrize(
+    ("names", "lacks"),
+    [([DOMAIN, f"*.{DOMAIN}"], ""), ([DOMAIN], f"hpcai-notebook.{DOMAIN}"), ([f"*.{DOMAIN}"], DOMAIN)],
+    ids=["both", "no wildcard", "wildcard only"],
+)
+def test_with_a_domain_a_certificate_without_its_names_is_refused(
+    tmp_path: pathlib.Path, names: list[str], lacks: str
+) -> None:
+    certificate_of(tmp_path, *names)
+    tasks = yaml.safe_load((ROLE / "tasks/certificate.yml").read_text(encoding="utf-8"))
+    # Before anything changes.
+    check = [task["name"] for task in tasks[:2]]
+    given = {"portal_domain": DOMAIN, "portal_certificate": str(tmp_path / "tls.crt")}
+    run = try_tasks(tmp_path, "certificate.yml", *check, **given)
+    message = f"portal_certificate is not valid for {lacks}. With portal_domain, the certificate must be for {DOMAIN}"
+    assert (message in run.stdout, run.returncode == 0) == (bool(lacks), not lacks), run.stdout
+
+
+@pytest.mark.parametrize(
+    ("known", "refused"),
+    [([DOMAIN, f"hpcai-notebook.{DOMAIN}"], False), ([DOMAIN], True), ([], False)],
+    ids=["wildcard", "no wildcard", "another server"],
+)
+def test_a_domain_without_a_wildcard_record_is_refused(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, known: list[str], refused: bool
+) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/getent").write_text(GETENT, encoding="utf-8")
+    (tmp_path / "bin/getent").chmod(0o755)
+    monkeypatch.setenv("NAMES", " ".join(known))
+    names = ["Look up the portal and a notebook in DNS", "Refuse a domain without a wildcard record"]
+    run = try_tasks(tmp_path, "hub.yml", *names, portal_domain=DOMAIN)
+    assert (run.returncode != 0, f"Add a wildcard record *.{DOMAIN}" in run.stdout) == (refused, refused), run.stdout
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ import yaml
 from .conftest import LOCAL, Evaluate
 
 ROLE = pathlib.Path(__file__).resolve().parents[3] / "roles/portal"
+OPENID = {"issuer": "https://idp", "client_id": "c"}
 REFUSE = "Refuse settings with which the portal would not work"
 
 
@@ -48,6 +49,24 @@ def problems(evaluate: Evaluate, **given: Any) -> str:
         (
             {"portal_pages": [{"name": "health", "path": "/x"}], "portal_operators": ["x"]},
             "two pages with the name health",
+        ),
+        ({"portal_domain": "portal.example.org"}, ""),
+        *(
+            ({"portal_domain": name}, "must be a DNS name")
+            for name in ("portal", "https://a.b", "A.b", "a.b:443", "10.0.0.5")
+        ),
+        (
+            {"portal_domain": "a.b", "portal_openid": {**OPENID, "oauth_callback_url": "https://x/hub/oauth_callback"}},
+            "must be https://a.b/hub/oauth_callback.",
+        ),
+        (
+            {
+                "portal_domain": "a.b",
+                "portal_port": 8443,
+                "portal_openid": {**OPENID, "oauth_callback_url": "https://a.b:8443/hub/oauth_callback"},
+                "portal_openid_secret": "x",
+            },
+            "",
         ),
         ({"portal_hub_port": 8081}, "portal_hub_port must be below 1024"),
         ({"portal_certificate": "/x"}, "Set both portal_certificate and portal_certificate_key"),

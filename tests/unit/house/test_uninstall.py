@@ -74,7 +74,10 @@ LOOPS = {
         for name in ("jupyterhub_config.py", "portal.json", "proxy.env", "secrets.env", "tls.crt", "tls.key")
     },
     **{f"{{{{ __portal_published }}}}/{name}.html": ["{{ __portal_published }}"] for name in ("health", "goodput")},
-    "{{ __portal_library }}/hpcai_portal/{{ item }}": ["{{ __portal_library }}"],
+    **{
+        f"{{{{ __portal_library }}}}/{name}": ["{{ __portal_library }}"]
+        for name in ("hpcai_portal/{{ item }}", "proxy_headers.js")
+    },
     "{{ __portal_folder }}/requirements.txt": ["{{ __portal_folder }}"],
     "{{ __portal_venv }}/etc/jupyter/labconfig/page_config.json": ["{{ __portal_folder }}"],
     "{{ __portal_slurm_web_folder }}/slurm-web.txt": ["{{ __portal_slurm_web_folder }}"],

@@ -44,6 +44,7 @@ def settings(**changes: Any) -> dict[str, Any]:
     return {
         "schema": 1,
         "address": "10.0.0.5",
+        "domain": "",
         "port": 443,
         "hub_port": 289,
         "proxy_api_port": 288,
@@ -113,6 +114,13 @@ def test_neither_hub_nor_proxy_end_notebooks_when_they_stop() -> None:
     }
 
 
+def test_with_a_domain_notebooks_have_names_below_it() -> None:
+    assert "subdomain_host" not in applied()["JupyterHub"]
+    made = applied(domain="portal.example.org")["JupyterHub"]
+    assert (made["subdomain_host"], made["cookie_host_prefix_enabled"]) == ("https://portal.example.org", True)
+    assert applied(domain="p.example.org", port=8443)["JupyterHub"]["subdomain_host"] == "https://p.example.org:8443"
+
+
 def test_the_hub_listens_only_at_its_private_address() -> None:
     assert applied()["JupyterHub"]["hub_bind_url"] == "http://10.0.0.5:289"
 
@@ -124,6 +132,8 @@ def test_notebooks_get_the_settings_and_nothing_of_the_hubs_environment() -> Non
     assert made["SlurmNotebook"]["wait_minutes"] == 30
     assert made["Spawner"]["start_timeout"] > 30 * 60
     assert made["SlurmNotebook"]["ports"] == [21000, 21999]
+    # Until the hub knows that a job has ended, the proxy forwards to its port.
+    assert made["Spawner"]["poll_interval"] <= 10
     assert made["SlurmNotebook"]["notebook_arguments"] == ["--idle-minutes=120"]
 
 

@@ -7,10 +7,12 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import http.server
 import json
 import os
 import pwd
+import socket
 import stat
 import threading
 from collections.abc import Iterator
@@ -18,6 +20,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+from stand_ins import monitor
 
 from hpcai_portal import notebook
 
@@ -35,7 +38,7 @@ ACCOUNT = pwd.struct_passwd(("alice", "x", 4001, 4001, "", "/home/alice", "/bin/
 
 @pytest.mark.parametrize(("port", "uid"), [(21000, 4001), (21001, None), (21002, 4003), (21003, None)])
 def test_the_listeners_user_is_read_from_the_kernel(port: int, uid: int | None) -> None:
-    assert notebook.listener(port, [TCP, TCP6]) == uid
+    assert notebook.listeners([TCP, TCP6]).get(port) == uid
 
 
 def options(**changes: Any) -> argparse.Namespace:
@@ -134,7 +137,7 @@ def test_the_port_is_reported_with_the_token_until_the_hub_takes_it(
     # A proxy in the environment must not get the token.
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
     url, got = hub
-    notebook.report(url, "secret", 21007)
+    notebook.report(url, "secret", {"port": 21007})
     assert got[1:] == [("/hub/api/hpcai/notebook", "token secret", {"port": 21007})] * 2
 
 
@@ -142,7 +145,7 @@ def test_a_refused_port_ends_the_notebook(hub: tuple[str, list[Any]]) -> None:
     url, got = hub
     got[0].answers[:] = [403]
     with pytest.raises(notebook.CannotStart, match="answered 403"):
-        notebook.report(url, "secret", 21007)
+        notebook.report(url, "secret", {"port": 21007})
 
 
 class FakeServer:
@@ -173,9 +176,9 @@ class FakeServer:
 
 
 def test_a_port_of_another_user_is_not_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    reported: list[int] = []
+    reported: list[Any] = []
     monkeypatch.setattr(notebook, "Server", FakeServer)
-    monkeypatch.setattr(notebook, "report", lambda _api, _token, port: reported.append(port))
+    monkeypatch.setattr(notebook, "report", lambda _api, _token, said: reported.append(said["port"]))
     given = {"JUPYTERHUB_API_URL": "http://hub", "JUPYTERHUB_API_TOKEN": "t"}
     account = pwd.struct_passwd(("alice", "x", 4001, 4001, "", str(tmp_path), "/bin/bash"))
     folder = tmp_path / "f"
@@ -184,3 +187,35 @@ def test_a_port_of_another_user_is_not_reported(monkeypatch: pytest.MonkeyPatch,
     assert len(FakeServer.ended) == 2
     assert reported == FakeServer.ended[1:]
     assert (folder / "jupyter/kernels/container/kernel.json").is_file()
+
+
+def test_a_node_without_a_free_port_is_reported_with_the_user_who_has_the_ports(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A user who took all ports ended the notebooks of all others on the node, and nobody saw why."""
+    reported: list[Any] = []
+    monkeypatch.setattr(notebook, "report", lambda _api, _token, said: reported.append(said))
+    given = {"JUPYTERHUB_API_URL": "http://hub", "JUPYTERHUB_API_TOKEN": "t", "SLURMD_NODENAME": "gpu-7"}
+    account = pwd.struct_passwd(("alice", "x", 4001, 4001, "", str(tmp_path), "/bin/bash"))
+    with socket.socket() as listening:
+        listening.bind(("0.0.0.0", 0))
+        port = listening.getsockname()[1]
+        ports = f"{port}-{port}"
+        with pytest.raises(notebook.PortsTaken, match="are taken"):
+            notebook.serve(options(ports=ports), given, account, str(tmp_path / "one"))
+        listening.listen()
+        with pytest.raises(notebook.PortsTaken, match=f"All ports from {port} to {port} of this node are taken"):
+            notebook.serve(options(ports=ports), given, account, str(tmp_path / "two"))
+    assert reported == [{"taken_by": None, "node": "gpu-7"}, {"taken_by": os.getuid(), "node": "gpu-7"}]
+
+
+def test_the_only_free_port_is_found() -> None:
+    """Five random tries found it almost never."""
+    with contextlib.ExitStack() as taken:
+        first = monitor.free_port(200)
+        for port in range(first, first + 200):
+            if port != first + 77:
+                one = taken.enter_context(socket.socket())
+                one.bind(("0.0.0.0", port))
+                one.listen()
+        assert notebook.free_port(first, first + 199) == first + 77

@@ -31,6 +31,11 @@ def test_each_value_is_one_argument_and_the_program_is_a_fixed_file() -> None:
 
 def test_without_gpus_and_container_there_are_no_such_arguments() -> None:
     command = slurm.submit("alice", Choice("cpu"), [])
+    assert not [word for word in command if word.startswith("--exclude")]
+    assert "--exclude=gpu-7" in slurm.submit("alice", Choice("cpu"), [], exclude="gpu-7")
+    for node in ("-x", "a,b", "gpu[1-9]", "a b"):
+        with pytest.raises(slurm.Refused, match="cannot be the name of a node"):
+            slurm.submit("alice", Choice("cpu"), [], exclude=node)
     assert not [word for word in command if word.startswith(("--gpus", "--image"))]
 
 

@@ -111,18 +111,36 @@ def live_jobs(processes: Mapping[int, OwnedProcess]) -> set[int]:
 def of_live_jobs(processes: Mapping[int, OwnedProcess]) -> set[int]:
     """Return the ids of the processes of live jobs: in their control groups, or descendants of their slurmstepd."""
     live = live_jobs(processes)
-    return {pid for pid, process in processes.items() if process.job in live or _has_step_above(process, processes)}
+    return {
+        pid
+        for pid, process in processes.items()
+        if process.job in live or _job_of_step_above(process, processes) is not None
+    }
 
 
-def _has_step_above(process: OwnedProcess, processes: Mapping[int, OwnedProcess]) -> bool:
+def users_of_live_jobs(processes: Mapping[int, OwnedProcess]) -> dict[int, set[int]]:
+    """Return the ids of the users with processes in each live job, without root.
+
+    The set is empty if only root's processes are there: slurmstepd's own, and the ``sleep`` of the extern step, which
+    also runs as root (``_spawn_job_container`` in Slurm's src/slurmd/slurmstepd/mgr.c).
+    """
+    users: dict[int, set[int]] = {job: set() for job in live_jobs(processes)}
+    for process in processes.values():
+        job = process.job if process.job in users else _job_of_step_above(process, processes)
+        if job is not None and process.uid != 0:
+            users[job].add(process.uid)
+    return users
+
+
+def _job_of_step_above(process: OwnedProcess, processes: Mapping[int, OwnedProcess]) -> int | None:
     visited: set[int] = set()
     current: OwnedProcess | None = process
     while current is not None and current.pid not in visited:
         if current.steps_of is not None:
-            return True
+            return current.steps_of
         visited.add(current.pid)
         current = processes.get(current.parent)
-    return False
+    return None
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,9 @@ PAGE_STARTS_S = 300
 machine that is busy or has just booted."""
 NOTEBOOK_STARTS_S = 300
 """Seconds for a notebook's server to start, after the time in the queue. JupyterHub then shows only "Timeout"."""
+POLL_S = 10
+"""How often the hub looks whether a notebook's job runs. When the job has ended, another user of the node can listen at
+its port, to which the proxy forwards until then. Each look is one squeue per notebook; JupyterHub's default is 30 s."""
 ADMIN_SCOPES = ("admin-ui", "list:users", "read:users", "read:servers", "delete:servers")
 """What members of ``portal_admin_groups`` may do. JupyterHub's own role "admin" may act as every user."""
 _LIBRARY = str(Path(__file__).resolve().parents[1])
@@ -47,6 +50,8 @@ def apply(c: Any, settings: Mapping[str, Any], env: Mapping[str, str]) -> None:
     hub.bind_url = f"http://:{settings['port']}"
     hub.db_url = f"sqlite:///{state}/jupyterhub.sqlite"
     hub.cookie_secret_file = f"{state}/cookie_secret"
+    if settings["domain"]:
+        _own_origins(hub, settings["domain"], settings["port"])
     # A restart of the hub or of the proxy must not end notebooks.
     hub.cleanup_servers = False
     hub.cleanup_proxy = False
@@ -62,6 +67,14 @@ def apply(c: Any, settings: Mapping[str, Any], env: Mapping[str, str]) -> None:
     _logins(c, settings, env)
     _notebooks(c, settings)
     _pages(c, settings, env)
+
+
+def _own_origins(hub: Any, domain: str, port: int) -> None:
+    """Give each user's notebook, and each page, a name of its own below the portal's: an origin of its own."""
+    hub.subdomain_host = f"https://{domain}" + (f":{port}" if port != 443 else "")
+    # A user's page may set cookies for the portal's name. A browser accepts cookies with the prefix __Host- only from
+    # the name that they are for.
+    hub.cookie_host_prefix_enabled = True
 
 
 def _logins(c: Any, settings: Mapping[str, Any], env: Mapping[str, str]) -> None:
@@ -90,6 +103,7 @@ def _notebooks(c: Any, settings: Mapping[str, Any]) -> None:
     notebooks = settings["notebooks"]
     c.Spawner.start_timeout = notebooks["wait_minutes"] * 60 + NOTEBOOK_STARTS_S
     c.Spawner.http_timeout = 60
+    c.Spawner.poll_interval = POLL_S
     c.Spawner.default_url = "/lab"
     c.Spawner.env_keep = []
     # The command is the role's own, and users cannot add environment variables.

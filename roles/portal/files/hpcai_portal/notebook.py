@@ -20,12 +20,14 @@ import re
 import secrets
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import time
 import urllib.error
 import urllib.request
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
@@ -43,17 +45,52 @@ class CannotStart(RuntimeError):
     """The notebook does not start; the message says why."""
 
 
-def listener(port: int, tables: Sequence[str]) -> int | None:
-    """Return the uid of the process that listens on a TCP port; None if none does.
+class PortsTaken(CannotStart):
+    """No port is free.
+
+    :ivar uid: the user who listens at most of them; None if nobody listens.
+    """
+
+    def __init__(self, first: int, last: int, uid: int | None) -> None:
+        owner = "programs that do not listen there" if uid is None else f"the user id {uid}"
+        super().__init__(f"All ports from {first} to {last} of this node are taken, most by {owner}.")
+        self.uid = uid
+
+
+def listeners(tables: Sequence[str]) -> dict[int, int]:
+    """Return the uids of the processes that listen on TCP ports, by port.
 
     :param tables: the texts of ``/proc/net/tcp`` and ``/proc/net/tcp6``.
     """
+    found: dict[int, int] = {}
     for table in tables:
         for line in table.splitlines()[1:]:
             words = line.split()
-            if len(words) > 7 and words[3] == _LISTENS and int(words[1].rpartition(":")[2], 16) == port:
-                return int(words[7])
-    return None
+            if len(words) > 7 and words[3] == _LISTENS:
+                found.setdefault(int(words[1].rpartition(":")[2], 16), int(words[7]))
+    return found
+
+
+def _tables() -> list[str]:
+    return [Path(f"/proc/net/{name}").read_text(encoding="ascii") for name in ("tcp", "tcp6")]
+
+
+def free_port(first: int, last: int) -> int:
+    """Return a random free port. Another user of the node must not be able to guess it.
+
+    :raises PortsTaken: none is free.
+    """
+    ports = list(range(first, last + 1))
+    secrets.SystemRandom().shuffle(ports)
+    for port in ports:
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            # As tornado binds it. Ports that are bound by a socket that does not listen are in no table.
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(("0.0.0.0", port))
+            probe.listen()
+            return port
+    owners = Counter(uid for port, uid in listeners(_tables()).items() if first <= port <= last)
+    raise PortsTaken(first, last, owners.most_common(1)[0][0] if owners else None)
 
 
 def kernel(image: str, folder: str, home: str, cpus: str) -> dict[str, object]:
@@ -118,14 +155,14 @@ def _is_locked(folder: Path) -> bool:
         return False
 
 
-def report(api: str, token: str, port: int) -> None:
-    """Tell the hub the port.
+def report(api: str, token: str, said: Mapping[str, object]) -> None:
+    """Tell the hub the port, or why there is none.
 
     :raises CannotStart: the hub refuses it, or does not answer.
     """
     request = urllib.request.Request(
         api.rstrip("/") + REPORT,
-        data=json.dumps({"port": port}).encode(),
+        data=json.dumps(said).encode(),
         headers={"Authorization": f"token {token}", "Content-Type": "application/json"},
         method="POST",
     )
@@ -142,7 +179,7 @@ def report(api: str, token: str, port: int) -> None:
         except OSError as error:
             why = str(error)
         time.sleep(2)
-    raise CannotStart(f"Cannot report the notebook's port to {api}: {why}")
+    raise CannotStart(f"Cannot report to {api}: {why}")
 
 
 class Server:
@@ -158,8 +195,7 @@ class Server:
         """Wait for the port; False if the server ended or another user has the port."""
         deadline = time.monotonic() + LISTEN_S
         while time.monotonic() < deadline and self.process.poll() is None:
-            tables = [Path(f"/proc/net/{name}").read_text(encoding="ascii") for name in ("tcp", "tcp6")]
-            uid = listener(port, tables)
+            uid = listeners(_tables()).get(port)
             if uid is not None:
                 # Another process of this user is not an attack, and the server then ends.
                 return uid == os.getuid()
@@ -207,6 +243,7 @@ def serve(asked: argparse.Namespace, given: Mapping[str, str], account: pwd.stru
 
     :raises CannotStart: it did not start at any port.
     """
+    api, token = given["JUPYTERHUB_API_URL"], given["JUPYTERHUB_API_TOKEN"]
     log = os.path.join(account.pw_dir if os.access(account.pw_dir, os.W_OK) else folder, LOG)
     with contextlib.suppress(FileNotFoundError):
         os.unlink(log)
@@ -217,11 +254,16 @@ def serve(asked: argparse.Namespace, given: Mapping[str, str], account: pwd.stru
         Path(folder, "jupyter/kernels/container/kernel.json").write_text(text, encoding="utf-8")
     first, last = (int(number) for number in asked.ports.split("-"))
     for _try in range(_TRIES):
-        port = first + secrets.randbelow(last - first + 1)
+        try:
+            port = free_port(first, last)
+        except PortsTaken as problem:
+            with contextlib.suppress(CannotStart):
+                report(api, token, {"taken_by": problem.uid, "node": given.get("SLURMD_NODENAME", "")})
+            raise
         server = Server(command_of(asked, folder), environment(given, account, folder, port), log)
         try:
             if server.wait_until_it_listens(port):
-                report(given["JUPYTERHUB_API_URL"], given["JUPYTERHUB_API_TOKEN"], port)
+                report(api, token, {"port": port})
                 return server.process.wait()
         finally:
             server.end()

@@ -26,6 +26,7 @@ SINFO = ("/usr/bin/sinfo", "--all", "--noheader", "--format=%P|%l|%c|%G")
 # Of useradd(8), with the dots, at signs and capitals of directories, and without "-" in front.
 _USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.@-]{0,63}")
 _JOB_ID = re.compile(r"[1-9][0-9]{0,9}")
+_NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,254}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -66,11 +67,14 @@ def as_user(user: str, command: Sequence[str]) -> list[str]:
     return [*SUDO, user, "--", *command]
 
 
-def submit(user: str, choice: Choice, variables: Sequence[str], arguments: Sequence[str] = ()) -> list[str]:
+def submit(
+    user: str, choice: Choice, variables: Sequence[str], arguments: Sequence[str] = (), exclude: str = ""
+) -> list[str]:
     """Return the command that submits a notebook. No value is part of a script or passes a shell.
 
     :param variables: names of the environment's variables that the job needs.
     :param arguments: further arguments of the notebook's program.
+    :param exclude: a node on which the job must not run; empty for none.
     :raises Refused: a name cannot be a user's or a variable's.
     """
     wrong = [name for name in variables if not _VARIABLE.fullmatch(name)]
@@ -94,6 +98,8 @@ def submit(user: str, choice: Choice, variables: Sequence[str], arguments: Seque
     ]
     if choice.gpus:
         options.append(f"--gpus={choice.gpus}")
+    if exclude:
+        options.append(f"--exclude={node_of(exclude)}")
     given = [f"--image={choice.image}"] if choice.image else []
     return as_user(user, [SBATCH, *options, NOTEBOOK, *given, *arguments])
 
@@ -119,6 +125,16 @@ def id_of(answer: str) -> str:
     :raises Refused: it is something else.
     """
     return _id(answer.strip().partition(";")[0])
+
+
+def node_of(text: str) -> str:
+    """Return a text if it can be the name of a node.
+
+    :raises Refused: it cannot.
+    """
+    if not _NODE.fullmatch(text):
+        raise Refused(f"{text[:40]!r} cannot be the name of a node")
+    return text
 
 
 def _id(text: str) -> str:
@@ -170,7 +186,7 @@ def job_of(rc: int, stdout: str, stderr: str) -> Job:
     state, host, reason = ([*stdout.strip().partition("\n")[0].split("|"), "", "", ""])[:3]
     if state in _WAITING:
         return Job(Status.WAITING, reason=reason if re.fullmatch(r"\w+", reason) and reason != "None" else "")
-    if state == "RUNNING" and re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9.-]*", host):
+    if state == "RUNNING" and _NODE.fullmatch(host):
         return Job(Status.RUNNING, host=host)
     return Job(Status.ENDED if state in _ENDED else Status.UNKNOWN)
 

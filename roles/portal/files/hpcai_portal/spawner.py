@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import html
 import json
+import pwd
 import re
 import time
 from collections.abc import AsyncIterator
@@ -62,7 +63,11 @@ class SlurmNotebook(BatchSpawnerBase):
     notebook_arguments = List(Unicode(), config=True)
 
     job_id: str
+    taken: tuple[str, int | None] | None = None
+    """The node without a free port, and the user who has most of them."""
+
     _job = slurm.Job(slurm.Status.UNKNOWN)
+    _exclude = ""
     _partitions: tuple[float, tuple[form.Partition, ...]] = (0.0, ())
     _cancellations: ClassVar[set[asyncio.Task[bool]]] = set()
 
@@ -135,9 +140,7 @@ class SlurmNotebook(BatchSpawnerBase):
             await asyncio.sleep(self.startup_poll_interval)
             if await self.query_job_status() is JobStatus.NOTFOUND:
                 job, self.job_id = self.job_id, ""
-                raise StartFailed(
-                    f"Job {job} ended before its notebook was ready. See ~/.hpcai-notebook.log, and 'sacct -j {job}'."
-                )
+                raise StartFailed(self._why_ended(job))
             if self._job.status is not slurm.Status.RUNNING and time.monotonic() > deadline:
                 job = self.job_id
                 await self.stop()
@@ -150,13 +153,29 @@ class SlurmNotebook(BatchSpawnerBase):
         self.log.info("The notebook of %s is job %s at %s:%d", self.user.name, self.job_id, self.ip, self.port)
         return self.ip, self.port
 
+    def _why_ended(self, job: str) -> str:
+        if self.taken is None:
+            return f"Job {job} ended before its notebook was ready. See ~/.hpcai-notebook.log, and 'sacct -j {job}'."
+        node, uid = self.taken
+        # Only for the next try, because there may be no other node.
+        self._exclude = node
+        try:
+            owner = f"the user {pwd.getpwuid(uid).pw_name}" if uid is not None else "programs that do not listen there"
+        except KeyError:
+            owner = f"the user id {uid}"
+        said = f"All ports for notebooks on node {node} are taken by {owner}"
+        self.log.warning("Job %s of %s has no notebook: %s", job, self.user.name, said)
+        return f"{said}, so job {job} ended. Start the notebook again: the next job uses another node."
+
     async def _submit(self, choice: form.Choice) -> None:
         environment = self.get_env()
         names = sorted(name for name in environment if name.startswith("JUPYTERHUB_"))
         arguments = [f"--ports={self.ports[0]}-{self.ports[1]}", *self.notebook_arguments]
         # Only these variables: the rule of sudo keeps no others.
         environment = {name: environment[name] for name in names} | {"PATH": "/usr/bin:/bin"}
-        rc, stdout, stderr = await answer_of(slurm.submit(self.user.name, choice, names, arguments), environment)
+        self.taken, exclude, self._exclude = None, self._exclude, ""
+        command = slurm.submit(self.user.name, choice, names, arguments, exclude)
+        rc, stdout, stderr = await answer_of(command, environment)
         if rc != 0:
             self.log.warning("sbatch for %s failed: %s", self.user.name, stderr.strip()[:300])
             raise StartFailed(slurm.why_refused(stderr))
@@ -228,11 +247,11 @@ class SlurmNotebook(BatchSpawnerBase):
 
 
 class NotebookHandler(APIHandler):
-    """A notebook reports its port, with the token that only it and the hub have."""
+    """A notebook reports its port, or that there is none, with the token that only it and the hub have."""
 
     @web.authenticated
     def post(self) -> None:
-        """Take the port of the notebook that has this token."""
+        """Take the report of the notebook that has this token."""
         token, user = self.get_auth_token(), self.current_user
         spawner = next(
             (one for one in getattr(user, "spawners", {}).values() if token and one.api_token == token), None
@@ -240,13 +259,29 @@ class NotebookHandler(APIHandler):
         if spawner is None:
             raise web.HTTPError(403, "This token is not that of a notebook that starts.")
         data = self.get_json_body()
-        port = data.get("port") if isinstance(data, dict) else None
+        given = data if isinstance(data, dict) else {}
+        if "taken_by" in given:
+            self._take_owner(spawner, given)
+            return
+        port = given.get("port")
         first, last = spawner.ports
         if not isinstance(port, int) or isinstance(port, bool) or not first <= port <= last:
             raise web.HTTPError(400, f"The port must be a number from {first} to {last}.")
         spawner.port = port
         self.set_status(201)
         self.finish(json.dumps({"message": "The hub knows the port."}))
+
+    def _take_owner(self, spawner: Any, given: dict[str, Any]) -> None:
+        uid = given["taken_by"]
+        try:
+            node = slurm.node_of(str(given.get("node")))
+        except slurm.Refused as problem:
+            raise web.HTTPError(400, str(problem)) from None
+        if uid is not None and (not isinstance(uid, int) or isinstance(uid, bool) or not 0 <= uid < 2**32):
+            raise web.HTTPError(400, "taken_by must be a user id.")
+        spawner.taken = (node, uid)
+        self.set_status(201)
+        self.finish(json.dumps({"message": "The hub knows who has the ports."}))
 
 
 def install_handler() -> None:

@@ -107,7 +107,6 @@ class Watcher:
         self._unsure: set[Id] = set()
         self._notice: ScheduledEvent | None = None
         self._urgent = ""
-        self._started: set[str] = set()
         self._is_written = True
         self._trouble = ""
 
@@ -318,12 +317,14 @@ class Watcher:
             self._acknowledge(event)
 
     def _acknowledge(self, event: ScheduledEvent) -> None:
-        """Start an event early, only if it affects no other machine: others may not be ready."""
-        if event.id in self._started or event.not_before is None or not event.is_for_one:
+        """Start an event early, only if it affects no other machine: others may not be ready.
+
+        This is repeated until the event starts, because another user's job on the node may end in the meantime.
+        """
+        if event.not_before is None or not event.is_for_one:
             return
         try:
             self._start_event(event.id)
-            self._started.add(event.id)
         except EventsUnknown as error:
             self.status.events = str(error)
 

@@ -18,14 +18,12 @@ from typing import Callable
 
 from ...machine import imds
 from ...machine.imds import ScheduledEvent, events_of
-from ...machine.owners import of_live_jobs, read_owned
+from ...machine.owners import read_owned, users_of_live_jobs
 from ...machine.root import Root
 from .exchange import FOLDER, READY, write_events
 
 _ANSWER_S = 1.5
 """Less than the interval between two queries."""
-_MOST_AT_ONCE = 16
-"""Most messages read between two queries: a user who sends more must not delay the queries."""
 _LONGEST = 200
 """Azure's ids of events have 36 characters."""
 _CREDENTIALS = struct.Struct("3i")
@@ -36,7 +34,7 @@ class Service:
     """One machine's service.
 
     :param headers: further headers for the metadata service; for the simulator, one that names the instance.
-    :param users: returns the ids of the users who have a job on this machine.
+    :param jobs: returns the live jobs of this machine with the ids of the users who have processes in them.
     :param notice: gets the events after each query, and returns a line for the log; usually empty.
     """
 
@@ -45,22 +43,26 @@ class Service:
         root: Root,
         endpoint: str = imds.ENDPOINT,
         headers: Mapping[str, str] | None = None,
-        users: Callable[[], set[int]] | None = None,
+        jobs: Callable[[], Mapping[int, Collection[int]]] | None = None,
         notice: Callable[[Sequence[ScheduledEvent]], str] | None = None,
     ) -> None:
         self._notice = notice
         self._root, self._endpoint, self._headers = root, endpoint, headers
-        self._users = users or (lambda: users_with_jobs(root))
+        self._read_jobs = jobs or (lambda: users_of_live_jobs(read_owned(root)))
         self._name = ""
         self._events: Sequence[ScheduledEvent] = ()
         self._started: set[str] = set()
+        self._jobs: Mapping[int, Collection[int]] | None = None
+        self._answered: set[tuple[str, int]] = set()
+        self._logged: dict[tuple[str, int], str] = {}
 
     def look(self) -> None:
         """Query once, and write the result.
 
         :raises OSError: the file cannot be written.
         """
-        problem = ""
+        self._jobs, problem = None, ""
+        self._answered.clear()
         try:
             if not self._name:
                 self._name = str(imds.read_compute(_ANSWER_S, self._endpoint, self._headers).get("name") or "")
@@ -68,6 +70,8 @@ class Service:
                     raise imds.ImdsError("the metadata service does not return this machine's name.")
             document = imds.read_events(_ANSWER_S, self._endpoint, self._headers)
             self._events = events_of(document, self._name)
+            ids = {event.id for event in self._events}
+            self._logged = {about: words for about, words in self._logged.items() if about[0] in ids}
         except imds.ImdsError as error:
             problem = str(error)
         write_events(self._root, self._name, () if problem else self._events, problem)
@@ -83,8 +87,10 @@ class Service:
             return "it is not waiting to start"
         if not event.is_for_one:
             return "it affects other machines too"
-        others = self._users() - {uid}
-        if uid != 0 and (others or uid not in self._users()):
+        # A job in which this user has no process is somebody else's, even if only root's processes are there: between
+        # two steps of a job, each node but the first has only its extern step.
+        others = [job for job, users in self._jobs_here().items() if uid not in users]
+        if uid != 0 and (others or not self._jobs_here()):
             return "other users have jobs on this node" if others else "this user has no job on this node"
         try:
             imds.start_event(event_id, _ANSWER_S, self._endpoint, self._headers)
@@ -94,14 +100,20 @@ class Service:
         return ""
 
     def start_unused(self, ids: Collection[str]) -> str:
-        """Start one of these events if no user has a job here any more, and return a line for the log; usually empty.
+        """Start one of these events if no job is live here any more, and return a line for the log; usually empty.
 
         Azure then needs not wait until its time. An event of several machines is left alone: others may not be ready.
         """
         for event in self._events:
-            if event.id in ids and not self._users() and not self.accept_ready(event.id, 0):
+            if event.id in ids and not self._jobs_here() and not self.accept_ready(event.id, 0):
                 return f"event {event.id} started: no job is left on this node"
         return ""
+
+    def _jobs_here(self) -> Mapping[int, Collection[int]]:
+        """Return the live jobs as of the last look: users decide how many messages and processes there are."""
+        if self._jobs is None:
+            self._jobs = self._read_jobs()
+        return self._jobs
 
     def serve(self, every_s: float, ended: Callable[[], bool]) -> None:
         """Query events and read messages until ``ended`` returns true.
@@ -118,28 +130,28 @@ class Service:
                         break
 
     def _take(self, listener: socket.socket) -> None:
-        for _number in range(_MOST_AT_ONCE):
-            try:
-                message, extra, _flags, _address = listener.recvmsg(_LONGEST, socket.CMSG_SPACE(_CREDENTIALS.size))
-            except BlockingIOError:
-                return
-            uid = next((_CREDENTIALS.unpack(data)[1] for _level, kind, data in extra if kind == _SCM_CREDENTIALS), -1)
-            event_id = message.decode("ascii", "replace")
-            # Log a user's message only if it is the id of an event: it could contain anything.
-            if uid >= 0 and any(event.id == event_id for event in self._events):
-                why = self.accept_ready(event_id, uid)
-                words = f"not started for user {uid}: {why}" if why else f"started for user {uid}"
-                sys.stderr.write(f"hpcnode events: event {event_id} {words}\n")
+        try:
+            message, extra, _flags, _address = listener.recvmsg(_LONGEST, socket.CMSG_SPACE(_CREDENTIALS.size))
+        except BlockingIOError:
+            return
+        uid = next((_CREDENTIALS.unpack(data)[1] for _level, kind, data in extra if kind == _SCM_CREDENTIALS), -1)
+        event_id = message.decode("ascii", "replace")
+        # A message is logged only if it is the id of an event: it could contain anything. Each user gets one answer per
+        # event and look, because an answer may need a request to Azure.
+        about = (event_id, uid)
+        if uid < 0 or about in self._answered or not any(event.id == event_id for event in self._events):
+            return
+        self._answered.add(about)
+        why = self.accept_ready(event_id, uid)
+        words = f"not started for user {uid}: {why}" if why else f"started for user {uid}"
+        # A watcher repeats its message until the event starts.
+        if words != self._logged.get(about):
+            self._logged[about] = words
+            sys.stderr.write(f"hpcnode events: event {event_id} {words}\n")
 
 
 _SCM_CREDENTIALS = getattr(socket, "SCM_CREDENTIALS", 2)
 _SO_PASSCRED = getattr(socket, "SO_PASSCRED", 16)
-
-
-def users_with_jobs(root: Root) -> set[int]:
-    """Return the ids of the users whose jobs run here; root's processes in a job do not count."""
-    processes = read_owned(root)
-    return {processes[pid].uid for pid in of_live_jobs(processes)} - {0}
 
 
 @contextlib.contextmanager

@@ -20,6 +20,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.owners i
     read_files,
     read_owned,
     uid_of,
+    users_of_live_jobs,
 )
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 
@@ -87,6 +88,15 @@ def test_jobs_are_live_while_they_have_a_step(tree: MachineTree) -> None:
     processes = read_owned(Root(str(tree.path)))
     assert live_jobs(processes) == {17}
     assert of_live_jobs(processes) == {10, 11, 20, 21, 22}
+
+
+def test_a_live_job_has_the_users_of_its_processes_and_none_if_all_are_roots(tree: MachineTree) -> None:
+    tree.process(20, "0", "below", parent=11, uid=1001)
+    tree.process(21, "0", "apart", cgroup="0::/system.slice/slurmstepd.scope/job_17/step_0", uid=1002)
+    tree.process(22, "0", "over", cgroup="0::/system.slice/slurmstepd.scope/job_16/step_0", uid=1003)
+    tree.process(30, "0", "slurmstepd", command="slurmstepd: [18.extern]")
+    tree.process(31, "0", "sleep", parent=30, cgroup="0::/system.slice/slurmstepd.scope/job_18/step_extern")
+    assert users_of_live_jobs(read_owned(Root(str(tree.path)))) == {17: {1001, 1002}, 18: set()}
 
 
 @pytest.mark.parametrize(("uid", "program"), [(1001, "slurmstepd"), (1001, None), (0, "sudo")])

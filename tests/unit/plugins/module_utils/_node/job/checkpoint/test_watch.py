@@ -311,7 +311,7 @@ def notice(kind: str = "Preempt", after_s: float | None = 30.0, *others: str) ->
     return ScheduledEvent("E1", kind, ("set_4", *others), "Scheduled", None if after_s is None else NOW + after_s, -1)
 
 
-def test_a_notice_is_acknowledged_only_when_all_is_published(scene: Scene) -> None:
+def test_a_notice_is_acknowledged_at_each_turn_once_all_is_published(scene: Scene) -> None:
     watcher = scene.watcher(faults=Faults(slow_s=0.05), acknowledge=True)
     scene.events = [notice()]
     scene.save(100)
@@ -321,8 +321,9 @@ def test_a_notice_is_acknowledged_only_when_all_is_published(scene: Scene) -> No
     assert (scene.directory / ".hpcai-checkpoint" / "notice-node0").read_text() == "Preempt\n"
     until(watcher, lambda: bool(scene.started))
     assert scene.complete_steps() == [100]
-    assert scene.started == ["E1"]
     assert watcher.status.notice["words"] == "nothing is left to upload; newest complete: 000000000100-7.0-w1"
+    watcher.turn()
+    assert scene.started == ["E1", "E1"]
     scene.events = []
     watcher.turn()
     assert not (scene.directory / ".hpcai-checkpoint" / "notice-node0").exists()

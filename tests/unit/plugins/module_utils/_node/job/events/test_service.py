@@ -6,17 +6,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import shutil
 import socket
+import struct
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from stand_ins import http_service
+from stand_ins.machine_tree import MachineTree
 
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.events import service as events_service
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.events.exchange import (
     READY,
     EventsUnknown,
@@ -78,38 +84,47 @@ def test_a_failing_metadata_service_is_written_too(azure: http_service.Service, 
     assert read_events_file(root)
 
 
+OTHERS = "other users have jobs on this node"
+
+
 @pytest.mark.parametrize(
-    ("event", "uid", "users", "why"),
+    ("event", "uid", "jobs", "why"),
     [
-        ("A", 4001, {4001}, ""),
-        ("A", 0, {4001, 4002}, ""),
-        ("A", 4001, {4001, 4002}, "other users have jobs on this node"),
-        ("A", 4003, {4001}, "other users have jobs on this node"),
-        ("A", 4003, set(), "this user has no job on this node"),
-        ("B", 4001, {4001}, "it affects other machines too"),
-        ("C", 4001, {4001}, "it is not waiting to start"),
-        ("D", 4001, {4001}, "it is not waiting to start"),
-        ("../x", 4001, {4001}, "it is not waiting to start"),
+        ("A", 4001, {17: {4001}}, ""),
+        ("A", 4001, {17: {4001}, 18: {4001}}, ""),
+        ("A", 0, {17: {4001}, 18: {4002}}, ""),
+        ("A", 4001, {17: {4001}, 18: {4002}}, OTHERS),
+        ("A", 4003, {17: {4001}}, OTHERS),
+        # Only the extern step of job 18 is on this node, whose sleep is root's.
+        ("A", 4001, {17: {4001}, 18: set()}, OTHERS),
+        ("A", 4001, {18: set()}, OTHERS),
+        ("A", 4003, {}, "this user has no job on this node"),
+        ("B", 4001, {17: {4001}}, "it affects other machines too"),
+        ("C", 4001, {17: {4001}}, "it is not waiting to start"),
+        ("D", 4001, {17: {4001}}, "it is not waiting to start"),
+        ("../x", 4001, {17: {4001}}, "it is not waiting to start"),
     ],
 )
 def test_only_root_and_the_only_user_of_a_machine_can_start_its_event(
-    azure: http_service.Service, root: Root, event: str, uid: int, users: set[int], why: str
+    azure: http_service.Service, root: Root, event: str, uid: int, jobs: dict[int, set[int]], why: str
 ) -> None:
-    service = Service(root, azure.endpoint, users=lambda: users)
+    service = Service(root, azure.endpoint, jobs=lambda: jobs)
     service.look()
     assert service.accept_ready(event, uid) == why
     assert len(azure.posted) == (0 if why else 1)
     assert service.accept_ready(event, uid) == (why or "it is not waiting to start")
 
 
+@pytest.mark.parametrize("users", [{4001}, set()], ids=["processes", "extern step only"])
 def test_an_event_of_this_machine_alone_is_started_once_when_no_job_is_left(
-    azure: http_service.Service, root: Root
+    azure: http_service.Service, root: Root, users: set[int]
 ) -> None:
-    users = {4001}
-    service = Service(root, azure.endpoint, users=lambda: users)
+    jobs = {17: users}
+    service = Service(root, azure.endpoint, jobs=lambda: dict(jobs))
     service.look()
     assert service.start_unused({"A", "B"}) == ""
-    users.clear()
+    jobs.clear()
+    service.look()
     # B affects other machines, and A is none of those that the caller names.
     assert service.start_unused({"B", "D"}) == ""
     assert not azure.posted
@@ -118,12 +133,83 @@ def test_an_event_of_this_machine_alone_is_started_once_when_no_job_is_left(
     assert len(azure.posted) == 1
 
 
+def test_the_jobs_are_read_from_the_machine(azure: http_service.Service, root: Root) -> None:
+    """Between two steps, the only process of a job on a node is its extern step's sleep, which runs as root."""
+    tree = MachineTree(Path(root.path))
+    tree.process(1, "0", "systemd", parent=0)
+    tree.process(10, "0", "slurmstepd", command="slurmstepd: [17.0]")
+    tree.process(11, "0", "python", parent=10, uid=4001)
+    service = Service(root, azure.endpoint)
+    service.look()
+    assert service.start_unused({"A"}) == ""
+    tree.process(20, "0", "slurmstepd", command="slurmstepd: [18.extern]")
+    tree.process(21, "0", "sleep", parent=20)
+    service.look()
+    assert service.accept_ready("A", 4001) == OTHERS
+    for pid in (20, 21):
+        shutil.rmtree(root.at(f"/proc/{pid}"))
+    # Each look reads the jobs once, because a scan of many processes takes long.
+    assert service.accept_ready("A", 4001) == OTHERS
+    service.look()
+    assert service.accept_ready("A", 4001) == ""
+
+
+def test_a_flood_of_messages_does_not_delay_the_queries(
+    azure: http_service.Service, root: Root, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each message was a scan of all processes: with many processes, the events were unknown to all users."""
+
+    class Sender(struct.Struct):
+        """The kernel's credentials, with the uid of an ordinary user: the tests may run as root."""
+
+        def unpack(self, data: bytes) -> tuple[int, ...]:  # type: ignore[override]
+            pid, _uid, gid = super().unpack(data)
+            return pid, 4001, gid
+
+    monkeypatch.setattr(events_service, "_CREDENTIALS", Sender("3i"))
+    read: list[float] = []
+    looks: list[float] = []
+
+    def read_slowly() -> dict[int, set[int]]:
+        time.sleep(0.1)
+        read.append(time.monotonic())
+        return {17: {4001}, 18: {4002}}
+
+    flooding = threading.Event()
+
+    def flood() -> None:
+        while not flooding.is_set():
+            with contextlib.suppress(EventsUnknown):
+                send_ready(root, "A")
+                send_ready(root, "B")
+
+    def notice(_events: object) -> str:
+        looks.append(time.monotonic())
+        return ""
+
+    service = Service(root, azure.endpoint, jobs=read_slowly, notice=notice)
+    thread = threading.Thread(target=service.serve, args=(0.3, lambda: len(looks) > 6))
+    thread.start()
+    flooder = threading.Thread(target=flood)
+    flooder.start()
+    thread.join(30)
+    flooding.set()
+    flooder.join(10)
+    assert not thread.is_alive()
+    # At most one scan between two queries, and one line for each event.
+    assert 1 < len(read) <= len(looks)
+    assert sorted(capfd.readouterr().err.splitlines()) == [
+        f"hpcnode events: event A not started for user 4001: {OTHERS}",
+        "hpcnode events: event B not started for user 4001: it affects other machines too",
+    ]
+
+
 def test_the_kernel_identifies_the_sender(
     azure: http_service.Service, root: Root, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """The kernel adds the sender's uid to a datagram. The text of a datagram is not written to the journal."""
     ended = threading.Event()
-    service = Service(root, azure.endpoint, users=lambda: {os.getuid()})
+    service = Service(root, azure.endpoint, jobs=lambda: {17: {os.getuid()}})
     thread = threading.Thread(target=service.serve, args=(0.05, ended.is_set))
     thread.start()
     try:
