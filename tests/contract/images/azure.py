@@ -15,10 +15,13 @@ from ansible.parsing.dataloader import DataLoader
 from ansible_collections.hpcai.azure.plugins.action import azure_gallery_version, vmss_image
 from ansible_collections.hpcai.azure.plugins.plugin_utils._progress import Progress
 from simulator.gallery import Definition, Gallery, Version
-from simulator.scenario import LOCATION, RESOURCE_GROUP
+from simulator.scenario import LOCATION, RESOURCE_GROUP, SUBSCRIPTION
 from simulator.testing import Simulator
 
-OLD_IMAGE = "microsoft-dsvm:ubuntu-hpc:2204:22.04.2025091101"
+OLD_IMAGE = (
+    f"/subscriptions/{SUBSCRIPTION}/resourceGroups/{RESOURCE_GROUP}/providers/Microsoft.Compute/galleries/hpc"
+    "/images/node/versions/0.9.0"
+)
 
 
 def options_of(plugin: Any, simulator: Simulator, **options: Any) -> dict[str, Any]:

@@ -136,7 +136,14 @@ def test_a_new_image_of_a_gallery_reaches_only_new_instances(simulator: Simulato
     regions = {"publishingProfile": {"targetRegions": [{"name": stack.LOCATION}]}}
     assert simulator.arm("PUT", version, {**located, "properties": content | regions}).status_code == 201
     simulator.wait()
-    put(simulator, stack.scale_set(capacity=1))
+    made = stack.scale_set(capacity=1)
+    made["properties"]["virtualMachineProfile"]["storageProfile"]["imageReference"] = {"id": version}
+    put(simulator, made)
+    older, version = version, f"{gallery}/images/hpc/versions/1.0.2"
+    assert simulator.arm("PUT", version, {**located, "properties": content | regions}).status_code == 201
+    simulator.wait()
+    made["properties"]["virtualMachineProfile"]["storageProfile"]["imageReference"] = stack.IMAGE
+    assert refused(simulator, made) == "OperationNotAllowed"
     profile = {"storageProfile": {"imageReference": {"id": version}}}
     change = {"properties": {"virtualMachineProfile": profile}}
     assert simulator.arm("PATCH", stack.COMPUTE, change).status_code == 200
@@ -145,8 +152,7 @@ def test_a_new_image_of_a_gallery_reaches_only_new_instances(simulator: Simulato
     simulator.arm("PATCH", stack.COMPUTE, {"sku": {"capacity": 2}})
     simulator.wait()
     found = [item.storage_profile.image_reference for item in vms.list(stack.GROUP, "compute")]
-    assert [item.exact_version for item in found] == ["22.04.2025091101", "1.0.1"]
-    assert found[1].id == version
+    assert [(item.id, item.exact_version) for item in found] == [(older, "1.0.1"), (version, "1.0.2")]
     unknown = stack.scale_set("other")
     unknown["properties"]["virtualMachineProfile"]["storageProfile"]["imageReference"] = {"id": version[:-1] + "9"}
     assert refused(simulator, unknown) == "GalleryImageNotFound"

@@ -42,7 +42,6 @@ def merge(body: dict[str, Any], scale_set: ScaleSet) -> bool:
         scale_set.single_placement_group = scale_set.sent["properties"]["singlePlacementGroup"]
         _merge(scale_set.sent, {key: body[key] for key in ("zones", "plan") if key in body})
     if isinstance(profile, dict):
-        _forget_other_kind(scale_set, profile)
         _merge(scale_set.profile, profile)
         _take_image(scale_set)
         _take_user_data(scale_set)
@@ -56,14 +55,6 @@ def _merge(target: dict[str, Any], patch: dict[str, Any]) -> None:
             _merge(target[key], value)
         elif value is not None:
             target[key] = value
-
-
-def _forget_other_kind(scale_set: ScaleSet, patch: dict[str, Any]) -> None:
-    """Clear the image reference if the patch replaces an image of the marketplace by one of a gallery, or back."""
-    new = (patch.get("storageProfile") or {}).get("imageReference") or {}
-    storage = scale_set.profile["storageProfile"]
-    if new and bool(new.get("id")) != bool(storage["imageReference"].get("id")):
-        storage["imageReference"] = {}
 
 
 def _take_image(scale_set: ScaleSet) -> None:

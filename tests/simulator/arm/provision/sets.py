@@ -57,6 +57,7 @@ class Set(Kind):
         zones = change.body.get("zones") or []
         if old is not None:
             self._check_unchanged(change, old, flexible, bool(one_group))
+            sizing.check_same_product(old, profile)
         self._check_profile(change, profile, old)
         if old is None or old.vm_size.lower() != sku["name"].lower():
             sizing.check_size(change, sku["name"], zones)
