@@ -260,6 +260,10 @@ AZURE_BREAKAGES: tuple[Breakage, ...] = (
             "    known = [models.TargetRegion(name=one.name) for one in publishing.target_regions or []]\n",
             "test_settings_of_regions_that_others_changed_stay",
         ),
+    ),
+    *broken(
+        f"{AZURE}/capture.py",
+        GALLERY,
         (
             "an image definition that does not fit the machine is accepted",
             "    if problems:\n",

@@ -105,6 +105,12 @@ def from_reference(reference: Any) -> Image | None:
     return Image(**{field: str(value) for field, value in values.items() if value})
 
 
+def plan_words(found: Any) -> str:
+    """Return a marketplace plan of the SDK as ``publisher:product:name``; empty if there is no plan."""
+    words = [str(getattr(found, field, None) or "") for field in ("publisher", "product", "name")]
+    return ":".join(words) if any(words) else ""
+
+
 def from_body(reference: Mapping[str, Any] | None) -> Image:
     """Return an imageReference of a request or an answer. It is empty if there is none."""
     return Image(**{field: str(value) for field in IMAGE_FIELDS if (value := (reference or {}).get(field))})
@@ -241,7 +247,7 @@ def _read_set(clients: Clients, name: SetName) -> SetImages:
     location = str(found.location or "").replace(" ", "").lower()
     policy = found.upgrade_policy.mode if found.upgrade_policy else None
     mode = str(getattr(policy, "value", policy))
-    return SetImages(name, str(found.id), location, image, tuple(members), mode, bool(found.plan and found.plan.name))
+    return SetImages(name, str(found.id), location, image, tuple(members), mode, bool(plan_words(found.plan)))
 
 
 def _member(vm: Any) -> Member:

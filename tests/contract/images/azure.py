@@ -74,6 +74,22 @@ def capture(simulator: Simulator, *, check: bool = False, **options: Any) -> tup
     return action._work(options_of(azure_gallery_version, simulator, **wanted), progress), lines
 
 
+def change_machine(simulator: Simulator, name: str, plan: dict[str, str] | None = None, **properties: Any) -> None:
+    """Give a machine of the scenario a plan, and properties as if a PUT had made it."""
+    machine = simulator.instance(name)
+    machine.sent = {
+        "properties": {
+            "hardwareProfile": {"vmSize": machine.vm_size},
+            "storageProfile": {"osDisk": {"name": "os", "createOption": "FromImage"}, "dataDisks": []},
+            "osProfile": {"computerName": machine.computer_name},
+            "networkProfile": {"networkInterfaces": []},
+            **properties,
+        },
+        **({"plan": plan} if plan else {}),
+    }
+    machine.touch()
+
+
 def set_image(simulator: Simulator, image: str | None, *names: str, check: bool = False) -> dict[str, Any]:
     """Run vmss_image for these scale sets."""
     sets = [simulator.scale_set(name).id for name in names or ("compute",)]
