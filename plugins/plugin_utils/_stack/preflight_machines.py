@@ -277,7 +277,10 @@ def _image(needs: Needs, one: Machines, answer: Answer[Image], terms: Answer[boo
         action = f"Replicate it: az sig image-version update --ids {one.image} --add publishingProfile.targetRegions "
         action += f"name={needs.location}"
         return Verdict(IMAGE, about, FAIL, summary, ", ".join(sorted(image.regions)), needs.location, source, action)
-    if image.plan.lower() != one.plan.lower():
+    # Azure also requires the plan for an image that was made from one with a plan, which a managed image does not show,
+    # and a gallery only if its image definition states it: Azure/azure-rest-api-specs#22133.
+    perhaps = bool(one.plan) and not image.plan and one.image.startswith("/")
+    if image.plan.lower() != one.plan.lower() and not perhaps:
         summary = f"the image has {_plan_words(image.plan)}, and hpcai_stack states {_plan_words(one.plan)}"
         action = f"Set plan: {image.plan} next to this image." if image.plan else "Remove plan next to this image."
         return Verdict(IMAGE, about, FAIL, summary, image.plan, one.plan, source, action)
@@ -305,6 +308,10 @@ def _image(needs: Needs, one: Machines, answer: Answer[Image], terms: Answer[boo
         summary = "the image exists, but Azure does not say its generation"
         action = f"Make sure that {one.vm_size} can start it ({generations or 'generation not known'})."
         return Verdict(IMAGE, about, UNKNOWN, summary, "", generations, source, action)
+    if perhaps:
+        summary = f"hpcai_stack states {_plan_words(one.plan)}, and this image does not show whether it has one"
+        action = "Keep plan if the image was made from a marketplace image with this plan. Otherwise remove it."
+        return Verdict(IMAGE, about, WARN, summary, "", one.plan, source, action)
     return Verdict(
         IMAGE, about, PASS, f"it exists, generation {image.generation}", image.generation, generations, source
     )

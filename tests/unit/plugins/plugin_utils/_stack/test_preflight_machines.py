@@ -239,6 +239,20 @@ def test_another_plan_than_the_images_fails(has: str, stated: str, action: str) 
     assert found.action == action
 
 
+BAKED = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/galleries/hpc/images/node/versions/1.0.0"
+
+
+def test_an_own_image_may_have_the_plan_of_the_image_that_it_was_made_from() -> None:
+    one = needs(machines=(replace(COMPUTE, image=BAKED, plan=PLAN),))
+    answered = facts(images={BAKED: Answer(Image("V2"))}, terms={PLAN: Answer(True)})
+    assert "Keep plan if the image was made from" in only(judge_images(one, answered), "warn").action
+    # Its terms must be accepted, too.
+    answered = facts(images={BAKED: Answer(Image("V2"))}, terms={PLAN: Answer(False)})
+    assert "az vm image terms accept" in only(judge_images(one, answered), "fail").action
+    stated = facts(images={BAKED: Answer(Image("V2", plan=PLAN))}, terms={PLAN: Answer(True)})
+    assert {verdict.verdict for verdict in judge_images(one, stated)} == {"pass"}
+
+
 def test_the_terms_of_an_images_plan_must_be_accepted() -> None:
     image = Image("V2", plan="Me:thing:one")
     assert {one.verdict for one in images(image, terms=Answer(True), plan=PLAN)} == {"pass"}
