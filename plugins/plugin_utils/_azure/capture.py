@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from .clients import Clients
 from .errors import Asking, InventoryError, explain
+from .facts import is_ephemeral
 from .galleries import VersionName, folded, text_of
 from .images import plan_words
 from .instance_operations import Begin, finish
@@ -51,7 +52,6 @@ def read_machine(clients: Clients, target: Target) -> Machine:
     except Exception as error:
         raise InventoryError(explain(error, asking)) from None
     view, security = found.instance_view, found.security_profile
-    disk = found.storage_profile.os_disk if found.storage_profile else None
     codes = [text_of(status.code) for status in (view.statuses if view else None) or []]
     power = [code.partition("/")[2].lower() for code in codes if code.startswith("PowerState/")]
     return Machine(
@@ -61,7 +61,7 @@ def read_machine(clients: Clients, target: Target) -> Machine:
         security=text_of(security.security_type if security else None) or _STANDARD,
         location=folded(text_of(found.location)),
         plan=plan_words(found.plan),
-        ephemeral=bool(disk and disk.diff_disk_settings and disk.diff_disk_settings.option),
+        ephemeral=is_ephemeral(found.storage_profile.os_disk if found.storage_profile else None),
     )
 
 
