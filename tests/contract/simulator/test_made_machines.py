@@ -64,6 +64,9 @@ def deploy(simulator: Simulator, resources: list[dict[str, Any]]) -> None:
     client.begin_create_or_update(stack.GROUP, "lab", stack.template(resources)).result()
 
 
+PROFILE = "properties.virtualMachineProfile"
+
+
 def put(simulator: Simulator, resource: dict[str, Any], method: str = "PUT") -> requests.Response:
     """Send a machine or a scale set."""
     body = {key: value for key, value in resource.items() if key not in ("type", "apiVersion", "name", "dependsOn")}
@@ -182,6 +185,11 @@ def test_what_cannot_be_made_is_refused(simulator: Simulator) -> None:
     assert refused(simulator, with_("zones", ["2"], sets)) == "SkuNotAvailable"
     assert refused(simulator, with_("properties.upgradePolicy", {}, sets)) == "InvalidParameter"
     assert refused(simulator, with_("properties.scaleIn", {}, sets)) == "InvalidRequestContent"
+    sets = with_("sku.name", "Standard_NC24ads_A100_v4", sets)
+    disk = {"createOption": "FromImage", "diffDiskSettings": {"option": "Local"}, "diskSizeGB": 257}
+    assert refused(simulator, with_(f"{PROFILE}.storageProfile.osDisk", disk, sets)) == "InvalidParameter"
+    disk["diskSizeGB"] = 256
+    assert put(simulator, with_(f"{PROFILE}.storageProfile.osDisk", disk, sets)).status_code == 201
     simulator.limits.accepted = ["almalinux/almalinux-hpc/8_10-hpc-gen2"]
     assert put(simulator, with_(image, alma) | {"plan": plan}).status_code == 201
     assert refused(simulator, machine() | {"name": "second"}) == "NicInUse"

@@ -116,6 +116,10 @@ def _sku(model: Model, size: dict[str, Any], location: str) -> dict[str, Any]:
         "PremiumIO": True,
         "CpuArchitectureType": "x64",
     }
+    if "cached_gib" in size:
+        abilities["CachedDiskBytes"] = size["cached_gib"] << 30
+    if "temp_gib" in size:
+        abilities["MaxResourceVolumeMB"] = size["temp_gib"] << 10
     restrictions = []
     for item in model.limits.restricted(size["name"]):
         by_zone = item["type"] == "Zone"

@@ -61,6 +61,7 @@ class Set(Kind):
         self._check_profile(change, profile, old)
         if old is None or old.vm_size.lower() != sku["name"].lower():
             sizing.check_size(change, sku["name"], zones)
+            sizing.check_ephemeral_disk(sku["name"], change, read(profile, "storageProfile.osDisk") or {})
         more = sku["capacity"] - (old.capacity if old is not None else 0)
         spot = profile.get("priority") in ("Spot", "Low")
         sizing.need_cores(change, sizing.demand(change.state.model, sku["name"], spot, max(0, more)))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from simulator.arm.context import Context
-from simulator.arm.errors import ArmError, conflict
+from simulator.arm.errors import ArmError, bad_parameter, conflict
 from simulator.arm.provision.kinds import Change, body_of
 from simulator.limits import fold
 from simulator.model import Model
@@ -99,6 +99,20 @@ def check_size(change: Change, size: str, zones: list[str]) -> None:
     for item in limits.restricted(size):
         if item["type"] == "Location" or set(zones) & set(item.get("zones") or []):
             raise refusal
+
+
+def check_ephemeral_disk(size: str, change: Change, disk: dict[str, Any]) -> None:
+    """Raise ArmError if an ephemeral system disk is larger than its place on the host: the cache, if there is one."""
+    known = change.state.model.limits.size(size) or {}
+    place = "CacheDisk" if known.get("cached_gib") else "ResourceDisk"
+    most = known.get("cached_gib") or known.get("temp_gib")
+    if (disk.get("diffDiskSettings") or {}).get("option") and most and disk.get("diskSizeGB", 0) > most:
+        # azure-compute-docs, ephemeral-os-disks.md.
+        raise bad_parameter(
+            "osDisk.diskSizeGB",
+            f"OS disk of Ephemeral VM with size greater than {most} GB is not allowed for VM size {size} when the "
+            f"DiffDiskPlacement is {place}.",
+        )
 
 
 def image_of(change: Change, profile: dict[str, Any], before: Image | None = None) -> Image:

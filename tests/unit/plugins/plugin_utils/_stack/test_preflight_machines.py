@@ -275,5 +275,27 @@ def test_a_question_without_an_answer_is_unknown(judge: Any, field: str) -> None
     assert only(judge(*arguments), "unknown").summary == "could not list it: 403"
 
 
+@pytest.mark.parametrize(
+    ("capabilities", "gib", "verdict", "limit"),
+    [
+        ({"CachedDiskBytes": str(256 << 30), "MaxResourceVolumeMB": "65536"}, 256, "pass", ""),
+        ({"CachedDiskBytes": str(256 << 30), "MaxResourceVolumeMB": "65536"}, 257, "fail", "256 GiB"),
+        ({"CachedDiskBytes": "0", "MaxResourceVolumeMB": "65536"}, 128, "fail", "64 GiB"),
+        ({"MaxResourceVolumeMB": "0", "NvmeDiskSizeInMiB": "112640"}, 128, "fail", "110 GiB"),
+        ({"MaxResourceVolumeMB": "4096000"}, 2041, "fail", "2040 GiB"),
+        ({}, 128, "unknown", ""),
+    ],
+)
+def test_an_ephemeral_disk_must_fit_on_the_host(
+    capabilities: dict[str, str], gib: int, verdict: str, limit: str
+) -> None:
+    sku = replace(GPU_SKU, capabilities={**GPU_SKU.capabilities, **capabilities})
+    one = needs(machines=(replace(COMPUTE, ephemeral=True, disk_gib=gib),))
+    found = {item.check: item for item in judge_sizes(one, facts(skus=Answer([sku])), None)}["hardware"]
+    assert (found.verdict, found.limit) == (verdict, limit)
+    managed = needs(machines=(replace(COMPUTE, disk_gib=gib),))
+    assert {item.verdict for item in judge_sizes(managed, facts(skus=Answer([sku])), None)} == {"pass"}
+
+
 def test_every_action_names_the_size() -> None:
     assert GPU in only(sizes(zone="3"), "fail").action
