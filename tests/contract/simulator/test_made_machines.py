@@ -185,6 +185,10 @@ def test_what_cannot_be_made_is_refused(simulator: Simulator) -> None:
     assert refused(simulator, with_("zones", ["2"], sets)) == "SkuNotAvailable"
     assert refused(simulator, with_("properties.upgradePolicy", {}, sets)) == "InvalidParameter"
     assert refused(simulator, with_("properties.scaleIn", {}, sets)) == "InvalidRequestContent"
+    grace = with_("sku.name", "Standard_ND128isr_GB300_v6", sets)
+    assert refused(simulator, with_("properties.singlePlacementGroup", True, grace)) == "BadRequest"
+    grace = with_("name", "grace", with_("properties.singlePlacementGroup", False, grace))
+    assert put(simulator, grace).status_code == 201
     sets = with_("sku.name", "Standard_NC24ads_A100_v4", sets)
     disk = {"createOption": "FromImage", "diffDiskSettings": {"option": "Local"}, "diskSizeGB": 257}
     assert refused(simulator, with_(f"{PROFILE}.storageProfile.osDisk", disk, sets)) == "InvalidParameter"

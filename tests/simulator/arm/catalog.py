@@ -114,7 +114,7 @@ def _sku(model: Model, size: dict[str, Any], location: str) -> dict[str, Any]:
         "AcceleratedNetworkingEnabled": True,
         "LowPriorityCapable": True,
         "PremiumIO": True,
-        "CpuArchitectureType": "x64",
+        "CpuArchitectureType": size.get("architecture", "x64"),
     }
     if "cached_gib" in size:
         abilities["CachedDiskBytes"] = size["cached_gib"] << 30
