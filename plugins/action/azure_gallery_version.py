@@ -12,7 +12,7 @@ from typing import Any
 from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
 
-from ..plugin_utils._azure import galleries
+from ..plugin_utils._azure import capture, galleries
 from ..plugin_utils._azure.concurrency import Deadline
 from ..plugin_utils._azure.connection import CONNECTION, Get, connect, connections_for
 from ..plugin_utils._azure.errors import InventoryError
@@ -83,14 +83,14 @@ class ActionModule(ActionBase):
         with connect(machine_door, deadline, only_lists=True) as clients:
             if find_targets(clients, [target]).gone:
                 raise InventoryError(f"{target.azure_id} does not exist (any more), and neither does {name}.")
-            machine = galleries.read_machine(clients, target)
+            machine = capture.read_machine(clients, target)
         with connect(gallery_door, deadline, only_lists=True) as clients:
-            location = galleries.check_definition(clients, name, machine)
+            location = capture.check_definition(clients, name, machine)
         # Azure keeps the original in the definition's region.
         regions = tuple(dict.fromkeys((location, *made.regions)))
         if not self._task.check_mode:
             with connect(machine_door, deadline, only_lists=False) as clients:
-                galleries.stop_and_generalise(clients, target, machine)
+                capture.stop_and_generalise(clients, target, machine)
         return Plan(made.action, regions, made.tags), location
 
 

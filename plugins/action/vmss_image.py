@@ -59,6 +59,7 @@ class ActionModule(ActionBase):
                     _check_versions(clients, found, changes)
                     wanted |= changes
         if wanted:
+            images.refuse_other_kinds(before, wanted)
             images.refuse_other_policies(item for item in before if item.name in wanted)
         if not self._task.check_mode:
             for get, subscriptions in doors:

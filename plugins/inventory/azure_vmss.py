@@ -39,7 +39,8 @@ notes:
   - "Variables of each host, V(null) if Azure returns no value: C(azure_id), C(azure_vm_id), C(azure_name),
     C(azure_vmss), C(azure_vmss_id), C(azure_instance_id) (Uniform only), C(azure_orchestration_mode), C(azure_vm_size),
     C(azure_location), C(azure_zone), C(azure_fault_domain), C(azure_placement_group) (Uniform only),
-    C(azure_computer_name), C(azure_admin_username), C(azure_os_type), C(azure_power_state),
+    C(azure_computer_name), C(azure_admin_username), C(azure_os_type), C(azure_ephemeral_os_disk) (whether a
+    redeployment makes a new system disk from the image), C(azure_power_state),
     C(azure_provisioning_state), C(azure_health_state), C(azure_latest_model) (Uniform only; whether the instance has
     the newest model of its scale set), C(azure_priority), C(azure_image), C(azure_tags) (including tags of the scale
     set that the instance lacks), C(azure_roles) (the roles in the tag O(role_tag)), C(azure_ready),

@@ -18,9 +18,10 @@ description:
   - Never overwrites a version. If the version exists and was captured from this machine, the module adds missing
     regions and tags, and waits for the replication. If the version was captured from something else, the module fails
     and changes nothing.
-  - Before the module stops the machine, it checks that the machine has the C(vmId) of O(vm_id), and that Azure accepts
-    O(tags). It also checks the image definition. The definition must be for generalised images, have the machine's
-    generation, and allow the machine's security type. If a check fails, the module fails and changes nothing.
+  - Before the module stops the machine, it checks that the machine has the C(vmId) of O(vm_id) and no ephemeral system
+    disk, and that Azure accepts O(tags). It also checks the image definition. The definition must be for generalised
+    images, and have the machine's region, generation, marketplace plan and security type. If a check fails, the module
+    fails and changes nothing.
   - If the module is interrupted or times out, Azure finishes the operation that it has started. Run the module again.
     The next run does what is still missing, and waits for the replication. It also repeats a replication that failed.
 author:

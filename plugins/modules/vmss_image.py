@@ -18,6 +18,8 @@ description:
   - Fails, and changes none of the sets, if one of them is Flexible. It also fails, and changes none of them, if a set
     that would change has an upgrade policy other than Manual, or is in a region to which the image version is not
     replicated.
+  - Also fails if Azure cannot give the image to a set. A set with a marketplace image cannot get a gallery or managed
+    image, or the other way round. Of a marketplace image with a plan, Azure can change only the version.
 author:
   - hpcai.azure contributors (@hpcai)
 requirements:

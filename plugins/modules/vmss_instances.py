@@ -34,8 +34,9 @@ options:
     description:
       - V(absent) deletes the instances.
       - V(redeployed) moves them to another physical host, at each run. A redeployed machine keeps its id, its C(vmId),
-        its name and its system disk, and loses the data on its local disks. There is no state for a reimage, because a
-        reimaged machine stays on the same host with the same hardware faults.
+        its name and its system disk, and loses the data on its local disks. Azure makes an ephemeral system disk again
+        from the image, so such a machine has new ssh host keys. There is no state for a reimage, because a reimaged
+        machine stays on the same host with the same hardware faults.
       - V(replaced) deletes them and raises the capacity of their scale set to its previous value, so that Azure creates
         new instances with new ids. This works only for members of Uniform scale sets. If somebody else changed the
         capacity meanwhile, the module does not raise it.

@@ -13,6 +13,8 @@ restart        reboots                                           stays
 power off      stops, disks stay                                 stays
 deallocate     stops, local disks blank                          stays
 redeploy       stops, local disks blank, starts                  stays
+redeploy,      a new copy of the image, local disks blank        same id, name, address; new host key
+ephemeral
 reimage        a new copy of the image, local disks blank        same id, name, address; new host key
 delete         removed                                           address free for the next instance
 grow           a new copy of the image                           new id, name, vmId and host key
@@ -344,6 +346,9 @@ class Effects:
         return "deallocated"
 
     def _redeploy(self, instance: Instance) -> str:
+        if instance.ephemeral:
+            # azure-compute-docs, ephemeral-os-disks.md: "OS is reprovisioned".
+            return self._reimage(instance)
         self._deallocate(instance)
         instance.show("Updating", "starting")
         self._backend.start(instance.vm_id)

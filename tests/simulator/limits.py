@@ -33,7 +33,8 @@ class Limits:
     used: dict[str, int] = field(default_factory=dict)
     """Cores that other users of the subscription have, by name of the usage."""
     sizes: list[dict[str, Any]] = field(default_factory=lambda: list(CATALOG["sizes"]))
-    """The sizes that Azure has."""
+    """The sizes that Azure has. ``cached_gib`` and ``temp_gib`` limit ephemeral system disks; ``several_groups`` says
+    that a set cannot have a single placement group."""
     restrictions: list[dict[str, Any]] = field(default_factory=list)
     """``{"size": ..., "type": "Location" or "Zone", "zones": [...], "reason": "NotAvailableForSubscription"}``"""
     images: list[dict[str, Any]] = field(default_factory=lambda: list(CATALOG["images"]))

@@ -209,6 +209,15 @@ class Instance(Resource):
         return self.group_id + self.path
 
     @property
+    def ephemeral(self) -> bool:
+        """Whether its system disk is on the host, and lost when the machine leaves the host."""
+        if self.scale_set is not None:
+            storage = self.scale_set.profile["storageProfile"]
+        else:
+            storage = ((self.sent or {}).get("properties") or {}).get("storageProfile") or {}
+        return bool(((storage.get("osDisk") or {}).get("diffDiskSettings") or {}).get("option"))
+
+    @property
     def latest_model(self) -> bool:
         """Whether its scale set's model has not changed since it was made."""
         return self.scale_set is None or self.model_version == self.scale_set.model_version

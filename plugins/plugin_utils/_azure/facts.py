@@ -198,6 +198,7 @@ class InstanceFacts(TypedDict):
     azure_computer_name: str | None
     azure_admin_username: str | None
     azure_os_type: str | None
+    azure_ephemeral_os_disk: bool
     azure_power_state: str | None
     azure_provisioning_state: str | None
     azure_health_state: str | None
@@ -289,6 +290,7 @@ def _common(vm: Any, scale_set: ScaleSetFacts | None, view: Any) -> InstanceFact
         "azure_computer_name": _text(os_profile.computer_name) if os_profile else None,
         "azure_admin_username": _text(os_profile.admin_username) if os_profile else None,
         "azure_os_type": _text(disk.os_type) if disk else None,
+        "azure_ephemeral_os_disk": is_ephemeral(disk),
         "azure_power_state": None,
         "azure_provisioning_state": _text(vm.provisioning_state),
         "azure_health_state": None,
@@ -309,6 +311,11 @@ def _common(vm: Any, scale_set: ScaleSetFacts | None, view: Any) -> InstanceFact
     }
     set_states(facts, view)
     return facts
+
+
+def is_ephemeral(disk: Any) -> bool:
+    """Say whether a system disk is on the physical host, so that Azure makes it again when the machine leaves it."""
+    return bool(disk and disk.diff_disk_settings and disk.diff_disk_settings.option)
 
 
 def _image(reference: Any) -> dict[str, str | None] | None:

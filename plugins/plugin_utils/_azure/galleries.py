@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Image versions of Compute Galleries: what exists, what has to be done, and the capture of a virtual machine."""
+"""Image versions of Compute Galleries: what exists, what has to be done, and their replication."""
 
 from __future__ import annotations
 
@@ -16,9 +16,7 @@ from .clients import Clients
 from .concurrency import Deadline
 from .errors import Asking, DeadlineExceeded, InventoryError, explain, is_gone, printable
 from .images import GALLERY_VERSION
-from .instance_operations import Begin, finish
 from .resources import resource_group_of, segment, subscription_of
-from .targets import Target
 
 SOURCE_TAG = "hpcai_source_vm_id"
 """Tag with the vmId of the captured machine. Names of machines are reused, but never a vmId."""
@@ -129,19 +127,20 @@ def _version(found: Any) -> Version:
     source = storage.source if storage else None
     targets = (publishing.target_regions if publishing else None) or []
     return Version(
-        state=_text(found.provisioning_state).lower(),
-        location=folded(_text(found.location)),
-        source=_text(getattr(source, "virtual_machine_id", None) or getattr(source, "id", None)),
+        state=text_of(found.provisioning_state).lower(),
+        location=folded(text_of(found.location)),
+        source=text_of(getattr(source, "virtual_machine_id", None) or getattr(source, "id", None)),
         tags={str(key): str(value) for key, value in (found.tags or {}).items()},
-        targets=tuple(folded(_text(target.name)) for target in targets),
+        targets=tuple(folded(text_of(target.name)) for target in targets),
         regions=tuple(
-            Region(_text(item.region), _text(item.state).lower(), int(item.progress or 0), _text(item.details))
+            Region(text_of(item.region), text_of(item.state).lower(), int(item.progress or 0), text_of(item.details))
             for item in (status.summary if status else None) or []
         ),
     )
 
 
-def _text(value: Any) -> str:
+def text_of(value: Any) -> str:
+    """Return a value or an enumeration of the SDK as text; empty for None."""
     return "" if value is None else str(getattr(value, "value", value))
 
 
@@ -200,89 +199,6 @@ def check_tags(tags: Mapping[str, str]) -> None:
         )
 
 
-@dataclass(frozen=True)
-class Machine:
-    """The virtual machine to capture.
-
-    :ivar generation: its Hyper-V generation, such as V2; empty if Azure did not return it.
-    :ivar security: its security type, such as TrustedLaunch; empty for a standard machine.
-    """
-
-    power: str
-    generalised: bool
-    generation: str
-    security: str
-
-
-def read_machine(clients: Clients, target: Target) -> Machine:
-    """Return the state of the virtual machine to capture.
-
-    :raises InventoryError: a request failed.
-    """
-    calls = clients.compute(target.subscription).virtual_machines
-    asking = Asking(f"read {target.azure_id}", "Microsoft.Compute/virtualMachines/read")
-    try:
-        found = calls.get(target.group, target.name, expand="instanceView")
-    except Exception as error:
-        raise InventoryError(explain(error, asking)) from None
-    view, security = found.instance_view, found.security_profile
-    codes = [_text(status.code) for status in (view.statuses if view else None) or []]
-    power = [code.partition("/")[2].lower() for code in codes if code.startswith("PowerState/")]
-    return Machine(
-        power=power[0] if power else "",
-        generalised=any(code.lower() == "osstate/generalized" for code in codes),
-        generation=_text(view.hyper_v_generation if view else None),
-        security=_text(security.security_type if security else None),
-    )
-
-
-def check_definition(clients: Clients, name: VersionName, machine: Machine) -> str:
-    """Check that the machine fits the image definition, and return the definition's region.
-
-    :raises InventoryError: the definition does not exist, or does not fit. Azure would refuse machines of the image.
-    """
-    calls = clients.compute(name.subscription).gallery_images
-    asking = Asking(
-        f"read the image definition {name.image} of the gallery {name.gallery}",
-        "Microsoft.Compute/galleries/images/read",
-    )
-    try:
-        found = calls.get(name.group, name.gallery, name.image)
-    except Exception as error:
-        raise InventoryError(explain(error, asking)) from None
-    state, generation = _text(found.os_state), _text(found.hyper_v_generation) or "V1"
-    problems = [f"its osState is {state}, not Generalized"] if state != "Generalized" else []
-    if machine.generation and machine.generation != generation:
-        problems.append(f"its generation is {generation}, but the machine's is {machine.generation}")
-    allowed = [_text(feature.value) for feature in found.features or [] if _text(feature.name) == "SecurityType"]
-    wanted = machine.security or "Standard"
-    if wanted != "Standard" and not any(wanted.lower() in value.lower() for value in allowed):
-        problems.append(f"it does not allow {wanted}, which the machine has")
-    if problems:
-        raise InventoryError(
-            f"The image definition {name.image} does not fit the machine: {', '.join(problems)}. Nothing was done. "
-            "Use or create another image definition."
-        )
-    return folded(_text(found.location))
-
-
-def stop_and_generalise(clients: Clients, target: Target, machine: Machine) -> None:
-    """Deallocate the machine and mark it as generalised. It can only be captured afterwards.
-
-    :raises InventoryError: a request failed.
-    """
-    calls = clients.compute(target.subscription).virtual_machines
-    if machine.power != "deallocated":
-        asking = Asking(f"deallocate {target.azure_id}", "Microsoft.Compute/virtualMachines/deallocate/action")
-        finish([Begin(asking, lambda: calls.begin_deallocate(target.group, target.name))])
-    if not machine.generalised:
-        asking = Asking(f"generalise {target.azure_id}", "Microsoft.Compute/virtualMachines/generalize/action")
-        try:
-            calls.generalize(target.group, target.name)
-        except Exception as error:
-            raise InventoryError(explain(error, asking)) from None
-
-
 def put_version(clients: Clients, name: VersionName, location: str, source: str, made: Plan) -> None:
     """Create the version, or change its regions and tags. Does not wait for the replication.
 
@@ -313,7 +229,7 @@ def _with_more(found: Any, made: Plan) -> Any:
 
     publishing = found.publishing_profile or models.GalleryImageVersionPublishingProfile()
     known = list(publishing.target_regions or [])
-    names = [folded(_text(target.name)) for target in known]
+    names = [folded(text_of(target.name)) for target in known]
     publishing.target_regions = [
         *known,
         *(models.TargetRegion(name=region) for region in made.regions if region not in names),

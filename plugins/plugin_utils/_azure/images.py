@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +32,8 @@ MANUAL = "Manual"
 """The upgrade policy with which a change of the model changes no instance."""
 CHANGING = ("creating", "updating", "deleting", "migrating")
 """Provisioning states of an instance that an operation is changing, in lower case."""
+ANOTHER_SET = "Make another scale set with the new image and another name, and retire the nodes of the present one."
+"""What to do if Azure cannot give a set the image: see why_fixed()."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,11 @@ class Image:
         return f"{definition}/{version}" if version else name_of(self.id)
 
     @property
+    def product(self) -> tuple[str, str, str]:
+        """A marketplace image without its version; empty words for other images."""
+        return self.publisher, self.offer, self.sku
+
+    @property
     def is_exact(self) -> bool:
         """Whether it always means the same image."""
         return bool(self.id) or self.version.lower() not in ("", "latest")
@@ -75,12 +82,38 @@ class Image:
         return [word.lower() for word in mine] == [word.lower() for word in theirs]
 
 
+def why_fixed(before: Image, after: Image, has_plan: bool) -> str:
+    """Return why Azure cannot change the image of a scale set's model in this way; empty if it can. Pure.
+
+    :param has_plan: whether the set was made with the plan of a marketplace image.
+    """
+    # "The Image type for a Virtual Machine Scale Set may not be changed": MicrosoftDocs/azure-docs#89791 and #92371,
+    # Azure/azure-powershell#11817.
+    if bool(before.id) != bool(after.id):
+        return "Azure cannot change a scale set between a marketplace image and a gallery or managed image"
+    # "Changing property 'imageReference.sku' is not allowed", only of images with a plan: Azure/azure-powershell#11911.
+    if has_plan and [word.lower() for word in before.product] != [word.lower() for word in after.product]:
+        return "Azure can change only the version of a marketplace image with a plan"
+    return ""
+
+
 def from_reference(reference: Any) -> Image | None:
     """Return an imageReference of the SDK, or None if Azure did not return one."""
     if not reference:
         return None
     values = {field: getattr(reference, field, None) for field in IMAGE_FIELDS}
     return Image(**{field: str(value) for field, value in values.items() if value})
+
+
+def plan_words(found: Any) -> str:
+    """Return a marketplace plan of the SDK as ``publisher:product:name``; empty if there is no plan."""
+    words = [str(getattr(found, field, None) or "") for field in ("publisher", "product", "name")]
+    return ":".join(words) if any(words) else ""
+
+
+def from_body(reference: Mapping[str, Any] | None) -> Image:
+    """Return an imageReference of a request or an answer. It is empty if there is none."""
+    return Image(**{field: str(value) for field in IMAGE_FIELDS if (value := (reference or {}).get(field))})
 
 
 def parse_image(text: str, current: Image) -> Image:
@@ -148,7 +181,10 @@ class Member:
 
 @dataclass(frozen=True)
 class SetImages:
-    """A Uniform scale set with the image of its model, its instances, and its upgrade policy's mode."""
+    """A Uniform scale set with the image of its model, its instances, and its upgrade policy's mode.
+
+    :ivar has_plan: whether it was made with the plan of a marketplace image.
+    """
 
     name: SetName
     azure_id: str
@@ -156,6 +192,7 @@ class SetImages:
     image: Image
     members: tuple[Member, ...]
     upgrade_policy: str = MANUAL
+    has_plan: bool = False
 
     @property
     def outdated(self) -> tuple[Member, ...]:
@@ -209,7 +246,8 @@ def _read_set(clients: Clients, name: SetName) -> SetImages:
         raise InventoryError(explain(error, asking)) from None
     location = str(found.location or "").replace(" ", "").lower()
     policy = found.upgrade_policy.mode if found.upgrade_policy else None
-    return SetImages(name, str(found.id), location, image, tuple(members), str(getattr(policy, "value", policy)))
+    mode = str(getattr(policy, "value", policy))
+    return SetImages(name, str(found.id), location, image, tuple(members), mode, bool(plan_words(found.plan)))
 
 
 def _member(vm: Any) -> Member:
@@ -257,3 +295,19 @@ def refuse_other_policies(sets: Iterable[SetImages]) -> None:
             f"Nothing was done. Upgrade policy of {listed(wrong)}: Azure would replace the system of nodes that run "
             "jobs. Set upgradePolicy.mode to Manual."
         )
+
+
+def refuse_other_kinds(sets: Iterable[SetImages], wanted: Mapping[SetName, Image]) -> None:
+    """Refuse images that Azure cannot give to these sets. Pure.
+
+    :param wanted: the new image of each set that gets one.
+    :raises InventoryError: Azure cannot make one of the changes.
+    """
+    wrong: dict[str, list[str]] = {}
+    for item in sets:
+        reason = why_fixed(item.image, wanted.get(item.name, item.image), item.has_plan)
+        if reason:
+            wrong.setdefault(reason, []).append(f"{item.name} (which has {item.image})")
+    if wrong:
+        reasons = " ".join(f"{reason}: {listed(names)}." for reason, names in wrong.items())
+        raise InventoryError(f"Nothing was done. {reasons} {ANOTHER_SET}")

@@ -128,7 +128,8 @@ def redeploy(clients: Clients, targets: Iterable[Target]) -> None:
     """Redeploy instances, and wait until they run again.
 
     A redeployment moves an instance to another physical host. The id, vmId, name and system disk stay the same, and the
-    data on local disks is lost. A reimage would stay on the same host.
+    data on local disks is lost. Azure makes an ephemeral system disk again from the image, so such a machine has new
+    ssh host keys. A reimage would stay on the same host.
 
     :raises InventoryError: some could not be redeployed. The message names all of them. The others are redeployed.
     """

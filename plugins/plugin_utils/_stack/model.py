@@ -27,6 +27,7 @@ CLUSTER, COMPUTE, ENDPOINTS, BASTION_SUBNET = "cluster", "compute", "endpoints",
 SUBNETS = (CLUSTER, COMPUTE, ENDPOINTS, BASTION_SUBNET)
 """The model's own names of the subnets. Azure demands the name AzureBastionSubnet for the last one."""
 
+_GRACE_BLACKWELL = re.compile("_GB[0-9]+(?:_|$)", re.IGNORECASE)
 _FEATURES = re.compile(r"Standard_[A-Za-z]+[0-9]+(?:-[0-9]+)?([a-z]*)")
 TAG = "hpcai_stack"
 """The tag of each resource that the stack made, with the value NAME/UUID."""
@@ -318,8 +319,12 @@ def stack_uuid(subscription: str, group: str, name: str) -> UUID:
 def needs_one_placement_group(vm_size: str) -> bool:
     """Say whether instances of a VM size must be in one placement group, because the size has InfiniBand.
 
-    An unknown size is judged by Azure's naming rule: ``r`` among the letters after the number means RDMA.
+    An unknown size is judged by Azure's naming rule: ``r`` among the letters after the number means RDMA. Sizes with
+    Grace Blackwell superchips need several groups: with one, Azure answers "Vertical Connect Feature is not available
+    for this Virtual Machine Scale Set" (Azure/AgentBaker, e2e, Test_Ubuntu2404Arm64_GB300_ManagedDriver).
     """
+    if _GRACE_BLACKWELL.search(canonical_size(vm_size)):
+        return False
     try:
         return bool(find_size(vm_size).hca_count)
     except UnknownVmSize:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from .._azure.images import ANOTHER_SET, from_body, why_fixed
 from . import resource as kinds
 from .compare import Difference, differences, merged, patch
 from .data import assignments
@@ -159,6 +160,7 @@ def _existing(
             f"{unique_of(one.kind, there)}, and {recorded} is recorded. A teardown will not delete it."
         )
     _converted(one, there, problems, notes)
+    problems += _other_image(one, there)
     foreign = admitted(there) - one.admits - one.withdrawn
     if "networkAcls" in (one.body.get("properties") or {}) and foreign:
         notes.append(
@@ -233,6 +235,25 @@ def _converted(one: Resource, there: Mapping[str, Any], problems: list[str], not
             "raise its capacity, stop the daemon on the controller: sudo systemctl stop hpcai-elastic. Then run "
             "site.yml. The controller keeps its role on this set until the teardown of the stack."
         )
+
+
+def _other_image(one: Resource, there: Mapping[str, Any]) -> Iterator[str]:
+    """Yield why Azure cannot give a scale set the image of the stack."""
+    if one.kind != kinds.SCALE_SET:
+        return
+    before, after = (from_body(_image_in(body)) for body in (there, one.body))
+    reason = why_fixed(before, after, bool(there.get("plan")))
+    if reason:
+        yield (
+            f"{one.label} has the image {before}, not {after}. {reason}. Restore the image of this set in hpcai_stack. "
+            f"{ANOTHER_SET}"
+        )
+
+
+def _image_in(body: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    profile = (body.get("properties") or {}).get("virtualMachineProfile") or {}
+    found: Mapping[str, Any] | None = (profile.get("storageProfile") or {}).get("imageReference")
+    return found
 
 
 def _adopted(stack: Stack, one: Resource, there: Mapping[str, Any] | None) -> list[str]:

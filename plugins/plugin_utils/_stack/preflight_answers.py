@@ -12,6 +12,7 @@ from typing import Any
 
 from .._azure.clients import Clients, read_list
 from .._azure.errors import UnreadableAnswer
+from .._azure.images import plan_words
 from .._azure.resources import name_of, resource_group_of, segment, subscription_of
 from . import preflight_facts as facts_of
 from . import resource as kinds
@@ -91,23 +92,17 @@ def _managed_image(compute: Any, group: str, name: str) -> facts_of.Image:
 
 def _marketplace_image(compute: Any, location: str, image: str) -> facts_of.Image:
     found = compute.virtual_machine_images.get(location, *image.split(":"))
-    plan = found.plan
-    return facts_of.Image(
-        _text(found.hyper_v_generation),
-        _text(found.architecture),
-        f"{plan.publisher}:{plan.product}:{plan.name}" if plan else "",
-    )
+    return facts_of.Image(_text(found.hyper_v_generation), _text(found.architecture), plan_words(found.plan))
 
 
 def _gallery_image(compute: Any, group: str, gallery: str, definition: str, version: str) -> facts_of.Image:
     found = compute.gallery_image_versions.get(group, gallery, definition, version)
     image = compute.gallery_images.get(group, gallery, definition)
-    plan = image.purchase_plan
     targets = (found.publishing_profile.target_regions if found.publishing_profile else None) or ()
     return facts_of.Image(
         _text(image.hyper_v_generation),
         _text(image.architecture),
-        f"{plan.publisher}:{plan.product}:{plan.name}" if plan else "",
+        plan_words(image.purchase_plan),
         frozenset(folded(target.name) for target in targets),
     )
 

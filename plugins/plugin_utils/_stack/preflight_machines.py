@@ -25,6 +25,7 @@ _SKUS = "Microsoft.Compute/skus, location {}"
 _TERMS = "Microsoft.MarketplaceOrdering/agreements"
 # Azure sells more memory than the operating system reports: by up to 2 % for the sizes in _node/sku.
 _LEAST_MEMORY, _MOST_MEMORY = 0.9, 1.01
+_LARGEST_EPHEMERAL_GIB = 2040
 _REASONS = {
     "notavailableforsubscription": "Azure does not sell it to this subscription",
     "quotaid": "the kind of this subscription (its offer) excludes it",
@@ -142,7 +143,10 @@ def judge_sizes(needs: Needs, facts: Facts, described: Mapping[str, Any] | None)
         return
     done = set()
     for one in needs.machines:
-        key = one.vm_size.lower(), one.zone, one.spot, one.ephemeral, one.disk_type, one.reserved, one.is_set
+        key = (
+            *(one.vm_size.lower(), one.zone, one.spot, one.ephemeral, one.disk_gib),
+            *(one.disk_type, one.reserved, one.is_set),
+        )
         if key not in done:
             done.add(key)
             sku = _sku(facts, one.vm_size)
@@ -199,6 +203,16 @@ def _hardware(needs: Needs, one: Machines, sku: Sku, described: Mapping[str, Any
         summary = "it does not support " + " and ".join(cannot)
         action = f"Choose another VM size for {one.label}, or change its keys in hpcai_stack."
         return Verdict(HARDWARE, about, FAIL, summary, source=source, action=action)
+    if one.ephemeral and one.disk_gib is not None:
+        most = _ephemeral_gib(sku.capabilities)
+        if most is None:
+            summary = "Azure does not say how large an ephemeral OS disk may be"
+            action = f"Look up the cache and the temporary disk of the size: os_disk_gib of {one.label} must fit."
+            return Verdict(HARDWARE, about, UNKNOWN, summary, f"{one.disk_gib} GiB", "", source, action)
+        if one.disk_gib > most:
+            summary = f"an ephemeral OS disk of {one.disk_gib} GiB is larger than the {most} GiB that the size offers"
+            action = f"Set os_disk_gib of {one.label} to at most {most}, or remove ephemeral_os_disk."
+            return Verdict(HARDWARE, about, FAIL, summary, f"{one.disk_gib} GiB", f"{most} GiB", source, action)
     if not one.is_set:
         return Verdict(HARDWARE, about, PASS, "it supports what the model uses", source=source)
     size = _known_size(one, described)
@@ -226,6 +240,19 @@ def _cannot(one: Machines, capabilities: Mapping[str, str]) -> list[str]:
         "PremiumIO": (one.disk_type == PREMIUM and not one.ephemeral, f"disks of type {PREMIUM}"),
     }
     return [words for name, (is_used, words) in used.items() if is_used and _is_false(capabilities.get(name))]
+
+
+def _ephemeral_gib(capabilities: Mapping[str, str]) -> int | None:
+    """Return the largest ephemeral OS disk of a size in the place that Azure uses by default; None if not known.
+
+    That is the cache if there is one, otherwise the temporary disk or the NVMe disks (documentation of DiffDiskSettings
+    in Azure's SDK; "Ephemeral OS disks", size requirements).
+    """
+    for name, unit in (("CachedDiskBytes", 1 << 30), ("MaxResourceVolumeMB", 1024), ("NvmeDiskSizeInMiB", 1024)):
+        size = number_of(capabilities.get(name))
+        if size:
+            return min(int(size) // unit, _LARGEST_EPHEMERAL_GIB)
+    return None
 
 
 def _is_false(text: str | None) -> bool:
@@ -280,7 +307,10 @@ def _image(needs: Needs, one: Machines, answer: Answer[Image], terms: Answer[boo
         action = f"Replicate it: az sig image-version update --ids {one.image} --add publishingProfile.targetRegions "
         action += f"name={needs.location}"
         return Verdict(IMAGE, about, FAIL, summary, ", ".join(sorted(image.regions)), needs.location, source, action)
-    if image.plan.lower() != one.plan.lower():
+    # Azure also requires the plan for an image that was made from one with a plan, which a managed image does not show,
+    # and a gallery only if its image definition states it: Azure/azure-rest-api-specs#22133.
+    perhaps = bool(one.plan) and not image.plan and one.image.startswith("/")
+    if image.plan.lower() != one.plan.lower() and not perhaps:
         summary = f"the image has {_plan_words(image.plan)}, and hpcai_stack states {_plan_words(one.plan)}"
         action = f"Set plan: {image.plan} next to this image." if image.plan else "Remove plan next to this image."
         return Verdict(IMAGE, about, FAIL, summary, image.plan, one.plan, source, action)
@@ -308,6 +338,10 @@ def _image(needs: Needs, one: Machines, answer: Answer[Image], terms: Answer[boo
         summary = "the image exists, but Azure does not say its generation"
         action = f"Make sure that {one.vm_size} can start it ({generations or 'generation not known'})."
         return Verdict(IMAGE, about, UNKNOWN, summary, "", generations, source, action)
+    if perhaps:
+        summary = f"hpcai_stack states {_plan_words(one.plan)}, and this image does not show whether it has one"
+        action = "Keep plan if the image was made from a marketplace image with this plan. Otherwise remove it."
+        return Verdict(IMAGE, about, WARN, summary, "", one.plan, source, action)
     return Verdict(
         IMAGE, about, PASS, f"it exists, generation {image.generation}", image.generation, generations, source
     )

@@ -15,10 +15,13 @@ from ansible.parsing.dataloader import DataLoader
 from ansible_collections.hpcai.azure.plugins.action import azure_gallery_version, vmss_image
 from ansible_collections.hpcai.azure.plugins.plugin_utils._progress import Progress
 from simulator.gallery import Definition, Gallery, Version
-from simulator.scenario import LOCATION, RESOURCE_GROUP
+from simulator.scenario import LOCATION, RESOURCE_GROUP, SUBSCRIPTION
 from simulator.testing import Simulator
 
-OLD_IMAGE = "microsoft-dsvm:ubuntu-hpc:2204:22.04.2025091101"
+OLD_IMAGE = (
+    f"/subscriptions/{SUBSCRIPTION}/resourceGroups/{RESOURCE_GROUP}/providers/Microsoft.Compute/galleries/hpc"
+    "/images/node/versions/0.9.0"
+)
 
 
 def options_of(plugin: Any, simulator: Simulator, **options: Any) -> dict[str, Any]:
@@ -69,6 +72,22 @@ def capture(simulator: Simulator, *, check: bool = False, **options: Any) -> tup
     action = action_of(azure_gallery_version, check=check)
     progress = Progress("bake", lines.append)
     return action._work(options_of(azure_gallery_version, simulator, **wanted), progress), lines
+
+
+def change_machine(simulator: Simulator, name: str, plan: dict[str, str] | None = None, **properties: Any) -> None:
+    """Give a machine of the scenario a plan, and properties as if a PUT had made it."""
+    machine = simulator.instance(name)
+    machine.sent = {
+        "properties": {
+            "hardwareProfile": {"vmSize": machine.vm_size},
+            "storageProfile": {"osDisk": {"name": "os", "createOption": "FromImage"}, "dataDisks": []},
+            "osProfile": {"computerName": machine.computer_name},
+            "networkProfile": {"networkInterfaces": []},
+            **properties,
+        },
+        **({"plan": plan} if plan else {}),
+    }
+    machine.touch()
 
 
 def set_image(simulator: Simulator, image: str | None, *names: str, check: bool = False) -> dict[str, Any]:

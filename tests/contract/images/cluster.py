@@ -26,7 +26,7 @@ from simulator.backends import NodeSpec
 from simulator.backends.recording import RecordingBackend
 from simulator.testing import Simulator, running
 
-from .azure import action_of, add_gallery, options_of, set_image, version_id
+from .azure import OLD_IMAGE, action_of, add_gallery, options_of, set_image, version_id
 
 FIRST_BOOT = "2026-11-22T16:40:00"
 
@@ -187,7 +187,7 @@ def cluster_of(*sets: Mapping[str, Any], monkeypatch: pytest.MonkeyPatch) -> Ite
     clock = Clock()
     monkeypatch.setattr(slurm_roll, "time", clock)
     backend = BootingBackend()
-    with running({"scale_sets": list(sets)}, backend=backend) as simulator:
+    with running({"scale_sets": [{"image": {"id": OLD_IMAGE}, **one} for one in sets]}, backend=backend) as simulator:
         add_gallery(simulator, "1.0.0", "1.1.0")
         made = Cluster(simulator, backend, clock)
         made.want("1.0.0")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ from contract.inventory.reading import ansible
 from simulator.scenario import LOCATION
 from simulator.testing import Simulator, running
 
-from .azure import add_gallery, capture, version_id, write_requests
+from .azure import add_gallery, capture, change_machine, version_id, write_requests
 
 CAPTURE = ["POST deallocate", "POST generalize", "PUT 1.0.0"]
 
@@ -115,6 +116,77 @@ def test_an_image_definition_that_does_not_fit_is_refused_before_the_machine_sto
     with pytest.raises(InventoryError, match=words):
         capture(simulator)
     assert write_requests(simulator) == []
+
+
+PLAN = {"publisher": "almalinux", "product": "almalinux-hpc", "name": "8_10-hpc-gen2"}
+EPHEMERAL = {"name": "os", "createOption": "FromImage", "diffDiskSettings": {"option": "Local"}}
+
+
+def security(kind: str) -> list[dict[str, str]]:
+    """The features of an image definition for machines with this security type."""
+    return [{"name": "SecurityType", "value": kind}]
+
+
+@pytest.mark.parametrize(
+    ("machine", "definition", "words"),
+    [
+        (
+            {"plan": PLAN},
+            {},
+            r"has no marketplace plan, but the machine has the marketplace plan almalinux:almalinux-hpc:",
+        ),
+        ({}, {"purchasePlan": PLAN}, r"has the marketplace plan almalinux.*, but the machine has no marketplace plan"),
+        ({"securityProfile": {"securityType": "TrustedLaunch"}}, {}, "type is Standard, but the machine's is Trusted"),
+        (
+            {"securityProfile": {"securityType": "TrustedLaunch"}},
+            {"features": security("TrustedLaunchSupported")},
+            "type is TrustedLaunchSupported, but the machine's is TrustedLaunch",
+        ),
+        ({}, {"features": security("TrustedLaunch")}, "type is TrustedLaunch, but the machine's is Standard"),
+        ({"storageProfile": {"osDisk": EPHEMERAL, "dataDisks": []}}, {}, "ephemeral system disk"),
+    ],
+)
+def test_a_machine_that_azure_would_not_capture_is_refused_before_it_stops(
+    simulator: Simulator, machine: dict[str, Any], definition: dict[str, Any], words: str
+) -> None:
+    change_machine(simulator, "bake", **machine)
+    add_gallery(simulator, **definition)
+
+    with pytest.raises(InventoryError, match=words):
+        capture(simulator)
+    assert write_requests(simulator) == []
+    # Azure refuses it too late.
+    bake = simulator.instance("bake")
+    bake.generalized, bake.power_state = True, "deallocated"
+    body = {"storageProfile": {"source": {"virtualMachineId": bake.id}}}
+    regions = {"publishingProfile": {"targetRegions": [{"name": LOCATION}]}}
+    answer = simulator.arm("PUT", version_id(simulator), {"location": LOCATION, "properties": {**body, **regions}})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (400, "InvalidParameter")
+
+
+def test_a_machine_in_another_region_is_refused_before_it_stops(simulator: Simulator) -> None:
+    add_gallery(simulator).location = "East US"
+
+    with pytest.raises(InventoryError, match=f"is in eastus, but the machine is in {LOCATION}"):
+        capture(simulator)
+    assert write_requests(simulator) == []
+
+
+@pytest.mark.parametrize(
+    ("machine", "definition"),
+    [
+        ({"plan": PLAN}, {"purchasePlan": PLAN}),
+        ({"securityProfile": {"securityType": "TrustedLaunch"}}, {"features": security("TrustedLaunch")}),
+        ({"securityProfile": {"securityType": "Standard"}}, {"features": security("Standard")}),
+    ],
+)
+def test_a_machine_that_fits_its_image_definition_is_captured(
+    simulator: Simulator, machine: dict[str, Any], definition: dict[str, Any]
+) -> None:
+    change_machine(simulator, "bake", **machine)
+    add_gallery(simulator, **definition)
+
+    assert capture(simulator)[0]["state"] == "succeeded"
 
 
 def test_another_machine_with_the_name_is_refused(simulator: Simulator) -> None:

@@ -32,10 +32,13 @@ NEWER = "99999999-2222-4333-8444-555555555555"
 
 @pytest.fixture
 def source(tmp_path: Path) -> Iterator[Source]:
-    """A cluster with three nodes in a Uniform set, two in a Flexible one, and a gallery with a new image."""
+    """A cluster with three nodes in a Uniform set, two in a Flexible one, and a gallery with a new image.
+
+    The set gpu is empty, and has an image of the marketplace.
+    """
     compute, flexible = CLUSTER["scale_sets"]
-    exact = {"version": "22.04.2025091101"}
-    with running({**CLUSTER, "scale_sets": [{**compute, "image": exact}, flexible]}) as simulator:
+    sets = [{**compute, "image": {"id": OLD_IMAGE}}, flexible, {"name": "gpu", "capacity": 0}]
+    with running({**CLUSTER, "scale_sets": sets}) as simulator:
         add_gallery(simulator, "1.0.0")
         (tmp_path / "source").mkdir()
         yield Source(tmp_path / "source" / "azure_vmss.yml", simulator)
@@ -233,6 +236,19 @@ def test_what_cannot_work_is_refused_before_anything_is_drained(
 
     assert done.returncode != 0
     assert words in output_of(done)
+    assert changes(source) == []
+    assert controller.updates == []
+
+
+def test_an_elastic_set_that_cannot_have_the_image_is_refused_before_anything_is_drained(
+    source: Source, controller: Controller
+) -> None:
+    elastic = {"id": source.simulator.scale_set("gpu").id, "vm_size": "Standard_ND96asr_v4", "max": 4}
+
+    done = roll(source, controller, hpcai_elastic={"gpu": elastic})
+
+    assert done.returncode != 0
+    assert "Azure cannot change a scale set between a marketplace image and a gallery" in output_of(done)
     assert changes(source) == []
     assert controller.updates == []
 

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -22,17 +23,17 @@ MARKET = Image("", "p", "o", "s", "1")
 
 @pytest.fixture
 def simulator() -> Iterator[Simulator]:
-    """A Uniform set with two instances, a second one, a Flexible one, and a gallery with two versions."""
-    exact = {"version": "22.04.2025091101"}
+    """A Uniform set with two instances, two others, a Flexible one, and a gallery with three versions."""
     scenario = {
         "scale_sets": [
-            {"name": "compute", "capacity": 2, "tags": {"a": "b"}, "image": exact},
-            {"name": "second", "capacity": 1, "image": exact},
+            {"name": "compute", "capacity": 2, "tags": {"a": "b"}, "image": {"id": OLD_IMAGE}},
+            {"name": "second", "capacity": 1, "image": {"id": OLD_IMAGE}},
+            {"name": "market", "capacity": 1, "image": {"version": "22.04.2025041101"}},
             {"name": "flex", "orchestration_mode": "Flexible"},
         ]
     }
     with running(scenario) as simulated:
-        add_gallery(simulated, "1.0.0", "1.1.0")
+        add_gallery(simulated, "0.9.0", "1.0.0", "1.1.0")
         yield simulated
 
 
@@ -117,6 +118,35 @@ def test_a_set_that_azure_would_upgrade_at_once_is_refused(simulator: Simulator)
     with pytest.raises(InventoryError, match=r"Set upgradePolicy.mode to Manual"):
         set_image(simulator, version_id(simulator))
     assert write_requests(simulator) == []
+
+
+@pytest.mark.parametrize(
+    ("names", "image", "has"),
+    [(["compute", "market"], version_id, "market .*22.04.2025041101"), (["second"], "a:b:c:4", "second .*node/")],
+)
+def test_another_kind_of_image_is_refused_for_all_sets(
+    simulator: Simulator, names: list[str], image: Any, has: str
+) -> None:
+    with pytest.raises(InventoryError, match=f"between a marketplace image and a gallery.*{has}.*Make another scale"):
+        set_image(simulator, image if isinstance(image, str) else image(simulator), *names)
+    assert write_requests(simulator) == []
+
+
+def test_only_the_version_of_an_image_with_a_plan_can_change(simulator: Simulator) -> None:
+    reference = {"publisher": "microsoft-dsvm", "offer": "ubuntu-hpc", "sku": "2204", "version": "22.04.2025041101"}
+    plan = {"publisher": "microsoft-dsvm", "product": "ubuntu-hpc", "name": "2204"}
+    market = simulator.scale_set("market")
+    sent = {"properties": {"singlePlacementGroup": True, "upgradePolicy": {"mode": "Manual"}}}
+    market.sent = {**sent, "plan": plan}
+
+    with pytest.raises(InventoryError, match=r"only the version of a marketplace image with a plan: .*market"):
+        set_image(simulator, "microsoft-dsvm:ubuntu-hpc:2404:24.04.2025091101", "market")
+    assert write_requests(simulator) == []
+    set_image(simulator, "22.04.2025091101", "market")
+    assert market.profile["storageProfile"]["imageReference"] == {**reference, "version": "22.04.2025091101"}
+    market.sent = sent
+    set_image(simulator, "microsoft-dsvm:ubuntu-hpc:2404:24.04.2025091101", "market")
+    assert market.profile["storageProfile"]["imageReference"]["sku"] == "2404"
 
 
 def test_azures_refusal_names_the_permission(simulator: Simulator) -> None:

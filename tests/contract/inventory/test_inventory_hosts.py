@@ -61,6 +61,7 @@ def test_a_uniform_instance_has_the_values_of_azure(source: Source) -> None:
         "azure_computer_name": "compute00000H",
         "azure_admin_username": "azureuser",
         "azure_os_type": "Linux",
+        "azure_ephemeral_os_disk": False,
         "azure_power_state": "running",
         "azure_provisioning_state": "Succeeded",
         "azure_health_state": None,

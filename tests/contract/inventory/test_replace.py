@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -37,6 +38,44 @@ def test_a_moved_node_that_does_not_answer_stays_drained(source: Source, control
     # The node does not answer, so its health is unknown.
     assert done.returncode != 0
     assert "Moved, but a check fails or they do not answer, so they stay drained: compute-3." in output_of(done)
+
+
+def ephemeral(source: Source) -> None:
+    """Give the machines of the Uniform set ephemeral system disks."""
+    scale_set = source.simulator.scale_set("compute")
+    scale_set.profile["storageProfile"]["osDisk"]["diffDiskSettings"] = {"option": "Local"}
+
+
+def test_a_moved_machine_with_an_ephemeral_system_disk_has_new_host_keys(
+    source: Source, controller: Controller
+) -> None:
+    ephemeral(source)
+    known = source.path.parent / "known_hosts"
+    instance = source.simulator.instance("compute_3")
+    known.write_text(f"{instance.vm_id} ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOLD\n", encoding="utf-8")
+    (before,) = instance.host_keys
+    options: dict[str, Any] = {"hpcai_key_source": "key_vault", "hpcai_known_hosts": str(known)}
+
+    done = replace(source, controller, hpcai_replace="compute-3", hpcai_replace_confirm=True, **options)
+
+    (key,) = instance.host_keys
+    assert key != before
+    lines = [line for line in known.read_text(encoding="utf-8").splitlines() if line.startswith(instance.vm_id)]
+    assert lines == [f"{instance.vm_id} {key.removesuffix(' root@localhost')}"], output_of(done)
+    assert "With a new system disk, made from the image: compute-3. Run site.yml" in output_of(done)
+
+
+def test_a_machine_with_an_ephemeral_system_disk_is_not_moved_if_it_would_not_come_back(
+    source: Source, controller: Controller
+) -> None:
+    ephemeral(source)
+
+    done = replace(source, controller, hpcai_replace="compute-3", hpcai_replace_confirm=True)
+
+    assert done.returncode != 0
+    assert "The system disk of compute-3 is ephemeral" in output_of(done)
+    assert controller.updates == []
+    assert write_requests(source) == []
 
 
 @pytest.mark.thorough

@@ -13,10 +13,14 @@ from typing import Any
 import pytest
 from azure.core.exceptions import HttpResponseError
 
-from simulator.scenario import LOCATION, RESOURCE_GROUP
+from simulator.scenario import LOCATION, RESOURCE_GROUP, SUBSCRIPTION
 from simulator.testing import Simulator, running
 
 WHERE = {"location": LOCATION}
+VERSION = (
+    f"/subscriptions/{SUBSCRIPTION}/resourceGroups/{RESOURCE_GROUP}/providers/Microsoft.Compute/galleries/hpc"
+    "/images/node/versions/{}"
+)
 DEFINITION = {
     "osType": "Linux",
     "osState": "Generalized",
@@ -28,7 +32,14 @@ DEFINITION = {
 @pytest.fixture
 def simulator() -> Iterator[Simulator]:
     """A machine, a scale set, and a gallery with an image definition that the SDK has created."""
-    scenario = {"virtual_machines": [{"name": "bake"}], "scale_sets": [{"name": "compute", "capacity": 1}]}
+    of_gallery = {"id": VERSION.format("0.9.0")}
+    scenario = {
+        "virtual_machines": [{"name": "bake"}],
+        "scale_sets": [
+            {"name": "compute", "capacity": 1, "image": of_gallery},
+            {"name": "market", "capacity": 1, "image": {"version": "22.04.2025041101"}},
+        ],
+    }
     with running(scenario) as simulated:
         sdk = simulated.compute()
         sdk.galleries.begin_create_or_update(RESOURCE_GROUP, "hpc", json.dumps(WHERE).encode()).result()
@@ -118,11 +129,11 @@ def test_a_slow_replication_is_not_usable_yet(simulator: Simulator) -> None:
     patch(simulator, {"id": version.id})
 
 
-def patch(simulator: Simulator, reference: dict[str, str]) -> None:
-    """Change the image of the scale set's model."""
+def patch(simulator: Simulator, reference: dict[str, str], name: str = "compute") -> None:
+    """Change the image of a scale set's model."""
     profile = {"storageProfile": {"imageReference": reference}}
     body = json.dumps({"properties": {"virtualMachineProfile": profile}}).encode()
-    simulator.compute().virtual_machine_scale_sets.begin_update(RESOURCE_GROUP, "compute", body).result()
+    simulator.compute().virtual_machine_scale_sets.begin_update(RESOURCE_GROUP, name, body).result()
 
 
 def test_an_instance_keeps_its_image_until_it_is_updated(simulator: Simulator) -> None:
@@ -135,15 +146,24 @@ def test_an_instance_keeps_its_image_until_it_is_updated(simulator: Simulator) -
         (found,) = instances.list(RESOURCE_GROUP, "compute")
         return found.storage_profile.image_reference.id, found.latest_model_applied
 
+    old = VERSION.format("0.9.0")
     patch(simulator, {"id": version.id})
-    assert image() == (None, False)
+    assert image() == (old, False)
     sets.begin_reimage(RESOURCE_GROUP, "compute").result()
-    assert image() == (None, False)
+    assert image() == (old, False)
     sets.begin_update_instances(RESOURCE_GROUP, "compute", json.dumps({"instanceIds": ["0"]}).encode()).result()
     assert image() == (version.id, True)
-    # Back to an image of the marketplace.
-    old = {"publisher": "p", "offer": "o", "sku": "s", "version": "1"}
-    patch(simulator, old)
-    assert simulator.scale_set("compute").profile["storageProfile"]["imageReference"] == old
-    sets.begin_update_instances(RESOURCE_GROUP, "compute", json.dumps({"instanceIds": ["0"]}).encode()).result()
-    assert image() == (None, True)
+
+
+def test_a_set_keeps_the_kind_of_its_image(simulator: Simulator) -> None:
+    generalise(simulator)
+    version = put(simulator)
+    market = {"publisher": "p", "offer": "o", "sku": "s", "version": "1"}
+
+    for name, reference in (("market", {"id": version.id}), ("compute", market)):
+        with pytest.raises(HttpResponseError, match=r"\(OperationNotAllowed\) The Image type for a Virtual Machine"):
+            patch(simulator, reference, name)
+    patch(simulator, {"sku": "2404", "version": "24.04.2025091101"}, "market")
+    simulator.scale_set("market").sent = {"properties": {}, "plan": {"name": "2404"}}
+    with pytest.raises(HttpResponseError, match=r"\(PropertyChangeNotAllowed\) Changing property 'imageReference.sku'"):
+        patch(simulator, {"sku": "2204", "version": "22.04.2025091101"}, "market")

@@ -65,6 +65,9 @@ def deploy(simulator: Simulator, resources: list[dict[str, Any]]) -> None:
     client.begin_create_or_update(stack.GROUP, "lab", stack.template(resources)).result()
 
 
+PROFILE = "properties.virtualMachineProfile"
+
+
 def put(simulator: Simulator, resource: dict[str, Any], method: str = "PUT") -> requests.Response:
     """Send a machine or a scale set."""
     body = {key: value for key, value in resource.items() if key not in ("type", "apiVersion", "name", "dependsOn")}
@@ -137,7 +140,14 @@ def test_a_new_image_of_a_gallery_reaches_only_new_instances(simulator: Simulato
     regions = {"publishingProfile": {"targetRegions": [{"name": stack.LOCATION}]}}
     assert simulator.arm("PUT", version, {**located, "properties": content | regions}).status_code == 201
     simulator.wait()
-    put(simulator, stack.scale_set(capacity=1))
+    made = stack.scale_set(capacity=1)
+    made["properties"]["virtualMachineProfile"]["storageProfile"]["imageReference"] = {"id": version}
+    put(simulator, made)
+    older, version = version, f"{gallery}/images/hpc/versions/1.0.2"
+    assert simulator.arm("PUT", version, {**located, "properties": content | regions}).status_code == 201
+    simulator.wait()
+    made["properties"]["virtualMachineProfile"]["storageProfile"]["imageReference"] = stack.IMAGE
+    assert refused(simulator, made) == "OperationNotAllowed"
     profile = {"storageProfile": {"imageReference": {"id": version}}}
     change = {"properties": {"virtualMachineProfile": profile}}
     assert simulator.arm("PATCH", stack.COMPUTE, change).status_code == 200
@@ -146,8 +156,7 @@ def test_a_new_image_of_a_gallery_reaches_only_new_instances(simulator: Simulato
     simulator.arm("PATCH", stack.COMPUTE, {"sku": {"capacity": 2}})
     simulator.wait()
     found = [item.storage_profile.image_reference for item in vms.list(stack.GROUP, "compute")]
-    assert [item.exact_version for item in found] == ["22.04.2025091101", "1.0.1"]
-    assert found[1].id == version
+    assert [(item.id, item.exact_version) for item in found] == [(older, "1.0.1"), (version, "1.0.2")]
     unknown = stack.scale_set("other")
     unknown["properties"]["virtualMachineProfile"]["storageProfile"]["imageReference"] = {"id": version[:-1] + "9"}
     assert refused(simulator, unknown) == "GalleryImageNotFound"
@@ -185,6 +194,15 @@ def test_what_cannot_be_made_is_refused(simulator: Simulator) -> None:
     assert refused(simulator, with_("properties.singlePlacementGroup", True, reserved)) == "InvalidParameter"
     reserved = with_("properties.singlePlacementGroup", False, reserved)
     assert refused(simulator, with_("sku.name", "Standard_ND96asr_v4", reserved)) == "InvalidParameter"
+    grace = with_("sku.name", "Standard_ND128isr_GB300_v6", sets)
+    assert refused(simulator, with_("properties.singlePlacementGroup", True, grace)) == "BadRequest"
+    grace = with_("name", "grace", with_("properties.singlePlacementGroup", False, grace))
+    assert put(simulator, grace).status_code == 201
+    sets = with_("sku.name", "Standard_NC24ads_A100_v4", sets)
+    disk = {"createOption": "FromImage", "diffDiskSettings": {"option": "Local"}, "diskSizeGB": 257}
+    assert refused(simulator, with_(f"{PROFILE}.storageProfile.osDisk", disk, sets)) == "InvalidParameter"
+    disk["diskSizeGB"] = 256
+    assert put(simulator, with_(f"{PROFILE}.storageProfile.osDisk", disk, sets)).status_code == 201
     simulator.limits.accepted = ["almalinux/almalinux-hpc/8_10-hpc-gen2"]
     assert put(simulator, with_(image, alma) | {"plan": plan}).status_code == 201
     assert refused(simulator, machine() | {"name": "second"}) == "NicInUse"

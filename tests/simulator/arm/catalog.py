@@ -115,8 +115,12 @@ def _sku(model: Model, size: dict[str, Any], location: str) -> dict[str, Any]:
         "CapacityReservationSupported": reservable(size),
         "LowPriorityCapable": True,
         "PremiumIO": True,
-        "CpuArchitectureType": "x64",
+        "CpuArchitectureType": size.get("architecture", "x64"),
     }
+    if "cached_gib" in size:
+        abilities["CachedDiskBytes"] = size["cached_gib"] << 30
+    if "temp_gib" in size:
+        abilities["MaxResourceVolumeMB"] = size["temp_gib"] << 10
     restrictions = []
     for item in model.limits.restricted(size["name"]):
         by_zone = item["type"] == "Zone"

@@ -257,9 +257,11 @@ def _storage(item: Instance) -> dict[str, Any]:
     if item.sent is not None:
         storage = copy.deepcopy(item.sent["properties"]["storageProfile"])
         return cast(dict[str, Any], storage | {"imageReference": reference})
+    ephemeral = {"diffDiskSettings": {"option": "Local"}} if item.ephemeral else {}
     return {
         "imageReference": reference,
         "osDisk": {
+            **ephemeral,
             "osType": "Linux",
             "name": name,
             "createOption": "FromImage",

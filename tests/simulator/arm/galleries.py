@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
@@ -157,8 +158,8 @@ def put_version(subscription: str, group: str, gallery: str, image: str, name: s
                 "Changing property 'galleryImageVersion.properties.storageProfile.source' is not allowed.",
             )
         if found is None:
-            _check_source(source)
             location = str(body.get("location"))
+            _check_source(source, parent, location)
             found = Version(f"{parent.id}/versions/{name}", name, location, {}, source, regions)
             parent.versions[name] = found
         found.regions, found.tags = regions, {str(key): str(value) for key, value in (body.get("tags") or {}).items()}
@@ -179,18 +180,49 @@ def _regions(properties: dict[str, Any], location: str) -> list[dict[str, Any]]:
     return regions
 
 
-def _check_source(source: dict[str, Any]) -> None:
-    """Check that a virtual machine can be captured. Other sources are not checked."""
+def _check_source(source: dict[str, Any], parent: Definition, location: str) -> None:
+    """Check that a virtual machine can be captured. Other sources are not checked.
+
+    The messages are those of azure-compute-docs, troubleshooting-shared-images.md, and for the security type of
+    hashicorp/packer-plugin-azure#304.
+    """
     azure_id = source.get("virtualMachineId")
     if not azure_id:
         if source.get("id"):
             return
         raise bad_parameter("storageProfile.source", "The parameter is required.")
     machine = context().model.find_instance(str(azure_id))
-    if machine is None:
-        raise ArmError(404, "NotFound", f"The source '{azure_id}' was not found.")
+    if machine is None or folded(machine.location) != folded(location):
+        raise ArmError(
+            404,
+            "NotFound",
+            f"Source {azure_id} is not found. Please check source exists, and is in the same region as gallery image "
+            "version being created",
+        )
     if not machine.generalized:
         raise conflict(f"The virtual machine '{machine.name}' is not generalized.")
+    if machine.ephemeral:
+        raise _refused(f"Source virtual machine {azure_id} cannot contain an ephemeral OS disk")
+    sent = machine.sent or {}
+    theirs, ours = _plan(sent.get("plan")), _plan(parent.properties.get("purchasePlan"))
+    if theirs != ours:
+        raise _refused(
+            f"The resource with id {azure_id} has a different plan [{theirs}] than the parent gallery image plan "
+            f"[{ours}]"
+        )
+    features = {item["name"]: item["value"] for item in parent.properties.get("features") or []}
+    allowed = features.get("SecurityType", "Standard")
+    security = ((sent.get("properties") or {}).get("securityProfile") or {}).get("securityType", "Standard")
+    if allowed != security:
+        raise _refused(f"The security type '{allowed}' is not supported for the source id '{azure_id}'.")
+
+
+def _plan(found: dict[str, Any] | None) -> str:
+    return json.dumps({key: found.get(key) for key in ("name", "publisher", "product")}) if found else "'null'"
+
+
+def _refused(message: str) -> ArmError:
+    return ArmError(400, "InvalidParameter", message)
 
 
 @blueprint.post(VM)

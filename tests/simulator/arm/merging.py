@@ -44,7 +44,6 @@ def merge(body: dict[str, Any], scale_set: ScaleSet) -> bool:
     if isinstance(profile, dict):
         # The published body of a PATCH, VirtualMachineScaleSetUpdateVMProfile, does not have this field.
         profile = {key: value for key, value in profile.items() if key != "capacityReservation"}
-        _forget_other_kind(scale_set, profile)
         _merge(scale_set.profile, profile)
         _take_image(scale_set)
         _take_user_data(scale_set)
@@ -58,14 +57,6 @@ def _merge(target: dict[str, Any], patch: dict[str, Any]) -> None:
             _merge(target[key], value)
         elif value is not None:
             target[key] = value
-
-
-def _forget_other_kind(scale_set: ScaleSet, patch: dict[str, Any]) -> None:
-    """Clear the image reference if the patch replaces an image of the marketplace by one of a gallery, or back."""
-    new = (patch.get("storageProfile") or {}).get("imageReference") or {}
-    storage = scale_set.profile["storageProfile"]
-    if new and bool(new.get("id")) != bool(storage["imageReference"].get("id")):
-        storage["imageReference"] = {}
 
 
 def _take_image(scale_set: ScaleSet) -> None:

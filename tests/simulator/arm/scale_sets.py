@@ -69,6 +69,7 @@ def change(subscription: str, group: str, name: str) -> Response:
     body = schema.cleaned(f"{COMPUTE}/virtualMachineScaleSets", request.get_json(silent=True))
     rights.check_action(context(), f"{COMPUTE}/virtualMachineScaleSets/write", scale_set.id)
     rights.check_locks(context(), scale_set.id, KIND, deletes=False)
+    sizing.check_same_product(scale_set, (body.get("properties") or {}).get("virtualMachineProfile") or {})
     galleries.require_image(body, scale_set.location)
     capacity = merging.capacity(body, scale_set)
     more, spot = max(0, capacity - scale_set.capacity), scale_set.priority == "Spot"

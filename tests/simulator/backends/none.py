@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,7 +15,10 @@ from simulator.backends import Backend, BackendError, NetworkSpec, NodeSpec
 
 
 class NoneBackend:
-    """Every call succeeds at once and does nothing."""
+    """Every call succeeds at once. It only counts the new systems of a machine, because each has other host keys."""
+
+    def __init__(self) -> None:
+        self._systems: Counter[str] = Counter()
 
     def open(self, network: NetworkSpec, state_dir: Path) -> None:
         """There is no network to make."""
@@ -35,7 +39,8 @@ class NoneBackend:
         """There are no disks."""
 
     def replace(self, spec: NodeSpec) -> None:
-        """There is no system to replace."""
+        """There is no system to replace, only its key."""
+        self._systems[spec.vm_id] += 1
 
     def delete(self, vm_id: str) -> None:
         """There is no machine to delete."""
@@ -48,8 +53,8 @@ class NoneBackend:
         """A machine that does not exist is always ready."""
 
     def host_keys(self, vm_id: str) -> tuple[str, ...]:
-        """A public key without a private half, always the same for a machine."""
-        return (names.public_key(vm_id),)
+        """A public key without a private half, always the same for a system of a machine."""
+        return (names.public_key(f"{vm_id} {self._systems[vm_id]}" if vm_id in self._systems else vm_id),)
 
     def close(self) -> None:
         """Nothing was made."""

@@ -58,12 +58,21 @@ class Set(Kind):
         zones = change.body.get("zones") or []
         if old is not None:
             self._check_unchanged(change, old, flexible, bool(one_group))
+            sizing.check_same_product(old, profile)
         self._check_profile(change, profile, old)
         if old is None or old.vm_size.lower() != sku["name"].lower():
             sizing.check_size(change, sku["name"], zones)
             self._check_networking(change, profile, sku["name"])
         if read(profile, "capacityReservation.capacityReservationGroup.id"):
             self._check_reservation(change, sku["name"], bool(one_group))
+            if one_group and (change.state.model.limits.size(sku["name"]) or {}).get("several_groups"):
+                # Azure/AgentBaker, e2e, Test_Ubuntu2404Arm64_GB300_ManagedDriver.
+                raise ArmError(
+                    400,
+                    "BadRequest",
+                    "Vertical Connect Feature is not available for this Virtual Machine Scale Set.",
+                )
+            sizing.check_ephemeral_disk(sku["name"], change, read(profile, "storageProfile.osDisk") or {})
         more = sku["capacity"] - (old.capacity if old is not None else 0)
         spot = profile.get("priority") in ("Spot", "Low")
         sizing.need_cores(change, sizing.demand(change.state.model, sku["name"], spot, max(0, more)))

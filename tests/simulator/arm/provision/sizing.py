@@ -8,10 +8,11 @@ from __future__ import annotations
 from typing import Any
 
 from simulator.arm.context import Context
-from simulator.arm.errors import ArmError
+from simulator.arm.errors import ArmError, bad_parameter, conflict
 from simulator.arm.provision.kinds import Change, body_of
 from simulator.limits import fold
 from simulator.model import Model
+from simulator.resources import ScaleSet
 from simulator.scenario import Image
 
 SPOT = "lowPriorityCores"
@@ -100,6 +101,20 @@ def check_size(change: Change, size: str, zones: list[str]) -> None:
             raise refusal
 
 
+def check_ephemeral_disk(size: str, change: Change, disk: dict[str, Any]) -> None:
+    """Raise ArmError if an ephemeral system disk is larger than its place on the host: the cache, if there is one."""
+    known = change.state.model.limits.size(size) or {}
+    place = "CacheDisk" if known.get("cached_gib") else "ResourceDisk"
+    most = known.get("cached_gib") or known.get("temp_gib")
+    if (disk.get("diffDiskSettings") or {}).get("option") and most and disk.get("diskSizeGB", 0) > most:
+        # azure-compute-docs, ephemeral-os-disks.md.
+        raise bad_parameter(
+            "osDisk.diskSizeGB",
+            f"OS disk of Ephemeral VM with size greater than {most} GB is not allowed for VM size {size} when the "
+            f"DiffDiskPlacement is {place}.",
+        )
+
+
 def image_of(change: Change, profile: dict[str, Any], before: Image | None = None) -> Image:
     """The image that a storage profile names. Raises ArmError if there is none, or if its plan is not bought."""
     reference = profile.get("imageReference")
@@ -121,6 +136,20 @@ def image_of(change: Change, profile: dict[str, Any], before: Image | None = Non
     if before is not None and parts[3] == "latest" and before.version == "latest":
         exact = before.exact_version
     return Image(parts[0], parts[1], parts[2], parts[3], exact)
+
+
+def check_same_product(scale_set: ScaleSet, profile: dict[str, Any]) -> None:
+    """Raise ArmError if a request gives an existing scale set an image that Azure does not allow."""
+    new = (profile.get("storageProfile") or {}).get("imageReference") or {}
+    old = scale_set.profile["storageProfile"]["imageReference"]
+    # MicrosoftDocs/azure-docs#89791 and #92371, Azure/azure-powershell#11817.
+    if new and bool(new.get("id")) != bool(old.get("id")):
+        raise conflict("The Image type for a Virtual Machine Scale Set may not be changed.")
+    # Azure/azure-powershell#11911: only of images with a plan.
+    for key in ("publisher", "offer", "sku") if (scale_set.sent or {}).get("plan") else ():
+        if str(new.get(key) or old.get(key)).lower() != str(old.get(key)).lower():
+            path = f"imageReference.{key}"
+            raise ArmError(409, "PropertyChangeNotAllowed", f"Changing property '{path}' is not allowed.")
 
 
 def gallery_image(change: Change, azure_id: str) -> Image:

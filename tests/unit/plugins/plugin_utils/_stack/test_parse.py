@@ -175,7 +175,16 @@ def test_null_is_a_key_that_is_absent() -> None:
         ("Standard_HB176-48rs_v4", True),
         ("Standard_D8s_v5", False),
         ("Standard_ND999isr_X_v9", True),
+        ("Standard_ND128isr_NDR_GB200_v6", False),
+        ("standard_nd128isr_gb300_v6", False),
+        ("Standard_ND999isr_GB999_v9", False),
     ],
 )
 def test_sizes_with_infiniband_need_one_placement_group(size: str, needed: bool) -> None:
     assert needs_one_placement_group(size) is needed
+
+
+@pytest.mark.parametrize(("stated", "one_group"), [({}, False), ({"single_placement_group": True}, True)])
+def test_gb300_has_several_placement_groups_unless_one_is_stated(stated: dict[str, Any], one_group: bool) -> None:
+    (found,) = stack(scale_sets=sets(1, vm_size="Standard_ND128isr_GB300_v6", **stated)).scale_sets
+    assert found.single_placement_group is one_group

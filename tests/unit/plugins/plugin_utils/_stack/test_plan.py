@@ -106,6 +106,34 @@ def test_new_image_patches_only_the_image() -> None:
     }
 
 
+BAKED = f"{GROUP_ID}/providers/Microsoft.Compute/galleries/hpc/images/node/versions/1.0.0"
+ALMA = {"image": "almalinux:almalinux-hpc:8_10-hpc-gen2:8.10.1", "plan": "almalinux:almalinux-hpc:8_10-hpc-gen2"}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "reason"),
+    [
+        ({}, {"image": BAKED}, "between a marketplace image and a gallery"),
+        ({"image": BAKED}, {}, "between a marketplace image and a gallery"),
+        (ALMA, {"image": IMAGE}, "only the version of a marketplace image with a plan"),
+        (ALMA, {**ALMA, "image": ALMA["image"].replace("8.10.1", "8.10.2")}, ""),
+        ({"image": BAKED}, {"image": BAKED.replace("node/versions/1.0.0", "other/versions/2.0.0")}, ""),
+        ({}, {"image": IMAGE.replace("2204:22.04", "2404:24.04")}, ""),
+    ],
+)
+def test_image_that_azure_cannot_give_to_an_existing_set_is_refused(
+    before: dict[str, Any], after: dict[str, Any], reason: str
+) -> None:
+    found = planned(stack(**with_set(**after)), answers(stack(**with_set(**before))))
+
+    assert len(found.changes) == 1
+    assert bool(found.problems) == bool(reason)
+    for problem in found.problems:
+        assert problem.startswith("virtualMachineScaleSets/compute0 has the image ")
+        assert reason in problem
+        assert "Make another scale set" in problem
+
+
 def test_lustre_file_system_is_only_read() -> None:
     lustre = f"{GROUP_ID}/providers/{kinds.LUSTRE}/fast"
     wanted = stack(shared_home={"source": "amlfs", "adopt": lustre})

@@ -253,6 +253,20 @@ def test_another_plan_than_the_images_fails(has: str, stated: str, action: str) 
     assert found.action == action
 
 
+BAKED = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/galleries/hpc/images/node/versions/1.0.0"
+
+
+def test_an_own_image_may_have_the_plan_of_the_image_that_it_was_made_from() -> None:
+    one = needs(machines=(replace(COMPUTE, image=BAKED, plan=PLAN),))
+    answered = facts(images={BAKED: Answer(Image("V2"))}, terms={PLAN: Answer(True)})
+    assert "Keep plan if the image was made from" in only(judge_images(one, answered), "warn").action
+    # Its terms must be accepted, too.
+    answered = facts(images={BAKED: Answer(Image("V2"))}, terms={PLAN: Answer(False)})
+    assert "az vm image terms accept" in only(judge_images(one, answered), "fail").action
+    stated = facts(images={BAKED: Answer(Image("V2", plan=PLAN))}, terms={PLAN: Answer(True)})
+    assert {verdict.verdict for verdict in judge_images(one, stated)} == {"pass"}
+
+
 def test_the_terms_of_an_images_plan_must_be_accepted() -> None:
     image = Image("V2", plan="Me:thing:one")
     assert {one.verdict for one in images(image, terms=Answer(True), plan=PLAN)} == {"pass"}
@@ -273,6 +287,28 @@ def test_a_question_without_an_answer_is_unknown(judge: Any, field: str) -> None
     answered = facts(**{field: Answer(problem="could not list it: 403")})
     arguments = (needs(), answered, None) if judge is judge_sizes else (needs(), answered)
     assert only(judge(*arguments), "unknown").summary == "could not list it: 403"
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "gib", "verdict", "limit"),
+    [
+        ({"CachedDiskBytes": str(256 << 30), "MaxResourceVolumeMB": "65536"}, 256, "pass", ""),
+        ({"CachedDiskBytes": str(256 << 30), "MaxResourceVolumeMB": "65536"}, 257, "fail", "256 GiB"),
+        ({"CachedDiskBytes": "0", "MaxResourceVolumeMB": "65536"}, 128, "fail", "64 GiB"),
+        ({"MaxResourceVolumeMB": "0", "NvmeDiskSizeInMiB": "112640"}, 128, "fail", "110 GiB"),
+        ({"MaxResourceVolumeMB": "4096000"}, 2041, "fail", "2040 GiB"),
+        ({}, 128, "unknown", ""),
+    ],
+)
+def test_an_ephemeral_disk_must_fit_on_the_host(
+    capabilities: dict[str, str], gib: int, verdict: str, limit: str
+) -> None:
+    sku = replace(GPU_SKU, capabilities={**GPU_SKU.capabilities, **capabilities})
+    one = needs(machines=(replace(COMPUTE, ephemeral=True, disk_gib=gib),))
+    found = {item.check: item for item in judge_sizes(one, facts(skus=Answer([sku])), None)}["hardware"]
+    assert (found.verdict, found.limit) == (verdict, limit)
+    managed = needs(machines=(replace(COMPUTE, disk_gib=gib),))
+    assert {item.verdict for item in judge_sizes(managed, facts(skus=Answer([sku])), None)} == {"pass"}
 
 
 def test_every_action_names_the_size() -> None:
