@@ -23,6 +23,7 @@ from memory import temporary_folder
 from mutation.azure_breakages import AZURE_BREAKAGES
 from mutation.breakages import BREAKAGES, Breakage
 from mutation.node_breakages import MOLECULE, NODE_BREAKAGES
+from mutation.tree_breakages import TREE_BREAKAGES
 from run_checks import environment
 from steps import Step
 
@@ -32,7 +33,7 @@ PASSED, SKIPPED = "passed", "skipped"
 OWN_ASSERTION = re.compile(r"AssertionError\b|assert |Failed: (?!Timeout)")
 """How pytest's message begins if an assertion, pytest.raises or pytest.fail failed. Timeout is of pytest-timeout."""
 LONGEST_MESSAGE = 200
-WITHOUT_NODES = (*BREAKAGES, *AZURE_BREAKAGES)
+WITHOUT_NODES = (*BREAKAGES, *AZURE_BREAKAGES, *TREE_BREAKAGES)
 
 Outcomes = Mapping[str, Sequence[str]]
 """The outcomes of the cases of each test."""

@@ -12,8 +12,9 @@ import pathlib
 from mutation.azure_breakages import AZURE_BREAKAGES
 from mutation.breakages import BREAKAGES
 from mutation.node_breakages import NODE_BREAKAGES
+from mutation.tree_breakages import TREE_BREAKAGES
 
-ALL = (*BREAKAGES, *AZURE_BREAKAGES, *NODE_BREAKAGES)
+ALL = (*BREAKAGES, *AZURE_BREAKAGES, *TREE_BREAKAGES, *NODE_BREAKAGES)
 
 
 def test_each_text_occurs_exactly_once_in_its_file(repository: pathlib.Path) -> None:
