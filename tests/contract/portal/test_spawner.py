@@ -194,4 +194,4 @@ found = [report(given) for given in wrong]
 print(json.dumps([found, made.taken]))
 """
     found, taken = stand_in.in_hub(SPAWNER + TAKEN + program)
-    assert (found, taken) == ([400] * 11, None)
+    assert (found, taken) == ([400] * 11, ["", None])

@@ -63,8 +63,8 @@ class SlurmNotebook(BatchSpawnerBase):
     notebook_arguments = List(Unicode(), config=True)
 
     job_id: str
-    taken: tuple[str, int | None] | None = None
-    """The node without a free port, and the user who has most of them."""
+    taken: tuple[str, int | None] = ("", None)
+    """The node without a free port, and the user who has most of them; empty and None if there is no such node."""
 
     _job = slurm.Job(slurm.Status.UNKNOWN)
     _exclude = ""
@@ -154,9 +154,9 @@ class SlurmNotebook(BatchSpawnerBase):
         return self.ip, self.port
 
     def _why_ended(self, job: str) -> str:
-        if self.taken is None:
-            return f"Job {job} ended before its notebook was ready. See ~/.hpcai-notebook.log, and 'sacct -j {job}'."
         node, uid = self.taken
+        if not node:
+            return f"Job {job} ended before its notebook was ready. See ~/.hpcai-notebook.log, and 'sacct -j {job}'."
         # Only for the next try, because there may be no other node.
         self._exclude = node
         try:
@@ -173,7 +173,7 @@ class SlurmNotebook(BatchSpawnerBase):
         arguments = [f"--ports={self.ports[0]}-{self.ports[1]}", *self.notebook_arguments]
         # Only these variables: the rule of sudo keeps no others.
         environment = {name: environment[name] for name in names} | {"PATH": "/usr/bin:/bin"}
-        self.taken, exclude, self._exclude = None, self._exclude, ""
+        self.taken, exclude, self._exclude = ("", None), self._exclude, ""
         command = slurm.submit(self.user.name, choice, names, arguments, exclude)
         rc, stdout, stderr = await answer_of(command, environment)
         if rc != 0:
