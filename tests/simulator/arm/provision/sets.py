@@ -63,8 +63,6 @@ class Set(Kind):
         if old is None or old.vm_size.lower() != sku["name"].lower():
             sizing.check_size(change, sku["name"], zones)
             self._check_networking(change, profile, sku["name"])
-        if read(profile, "capacityReservation.capacityReservationGroup.id"):
-            self._check_reservation(change, sku["name"], bool(one_group))
             if one_group and (change.state.model.limits.size(sku["name"]) or {}).get("several_groups"):
                 # Azure/AgentBaker, e2e, Test_Ubuntu2404Arm64_GB300_ManagedDriver.
                 raise ArmError(
@@ -73,6 +71,8 @@ class Set(Kind):
                     "Vertical Connect Feature is not available for this Virtual Machine Scale Set.",
                 )
             sizing.check_ephemeral_disk(sku["name"], change, read(profile, "storageProfile.osDisk") or {})
+        if read(profile, "capacityReservation.capacityReservationGroup.id"):
+            self._check_reservation(change, sku["name"], bool(one_group))
         more = sku["capacity"] - (old.capacity if old is not None else 0)
         spot = profile.get("priority") in ("Spot", "Low")
         sizing.need_cores(change, sizing.demand(change.state.model, sku["name"], spot, max(0, more)))
