@@ -97,7 +97,7 @@ def test_names_and_keys_in_the_journal_neither_delay_nor_empty_the_diagnostics(a
     """The archive took hours, so the node was restarted before its evidence was saved. An invented name replaced an
     ordinary word in all files, and the beginning of a key hid the rest of its file."""
     write = "logger --priority=user.err"
-    alice.check_output(f"seq --format='NodeName=wwww%.0f' 20000 | sed 's/.*/& user=x&/' | {write}", 120)
+    alice.check_output(f"seq --format='NodeName=wwww%.0f user=xwwww' 20000 | {write}", 120)
     alice.check_output(f"{write} 'user=error'; {write} -- '-----BEGIN PRIVATE KEY-----'")
     alice.check_output(f"seq --format='error: after %.0f' 300 | {write}")
     collect = COLLECT.replace("collect", "collect --pseudonyms")
