@@ -91,3 +91,5 @@ def test_only_in_one_origin_for_all_another_users_page_gets_a_token(
             # Cookies that mallory's page could set for the portal's name are not those of a session.
             names = [one["name"] for one in door.portal.page.send("Network.getCookies")["cookies"]]
             assert "__Host-jupyterhub-user-alice" in names
+        # A hub does not end notebooks when it ends.
+        door.portal.stop()
