@@ -205,13 +205,13 @@ def test_each_guide_is_in_the_index_once(repository: pathlib.Path) -> None:
 
 def test_each_picture_has_a_text_and_a_page(repository: pathlib.Path, readme: str) -> None:
     pages = {path.name: path.read_text(encoding="utf-8") for path in (repository / GUIDES).glob("*.rst")}
-    images = [image for text in pages.values() for image in text.split("\n.. image:: ")[1:]]
+    images = [image for text in pages.values() for image in re.split(r"\n *\.\. image:: ", text)[1:]]
     files = sorted((repository / "docs/images").iterdir())
     pictures = {path.name: path.read_text(encoding="utf-8") for path in files if path.suffix == ".svg"}
     assert len(pictures) >= 5
     assert {path.suffix for path in files} == {".svg", ".png"}
     assert {image.split()[0] for image in images} == {f"../../images/{path.name}" for path in files}
-    assert not [image.split()[0] for image in images if not re.match(r"\S+\n   :alt: \S", image)]
+    assert not [image.split()[0] for image in images if not re.match(r"\S+\n +:alt: \S", image)]
     assert "](docs/images/overview.svg)" in readme
     assert "](docs/images/console.png)" in readme
     texts = re.compile(r'role="img".*<title id="title">.+</title>.*<desc id="desc">.+</desc>', re.DOTALL)
