@@ -128,7 +128,7 @@ def test_an_operation_that_may_not_be_read_does_not_stop_the_set(simulator: Simu
             "no room here",
         ),
         # The API's reference has such a one.
-        ({"code": "ProvisioningState/failed", "message": "Failed to get secret XXX"}, "", "Failed to get secret XXX"),
+        ({"code": "ProvisioningState/failed", "message": "Failed to get secret key1"}, "", "Failed to get secret key1"),
         ({"code": "provisioningState/failed/", "message": None}, "", ""),
         ({}, "", ""),
     ],

@@ -89,9 +89,10 @@ def disk(home: Scratch, machine: Machine) -> Machine:
 
 
 def test_a_blank_disk_becomes_the_home_at_the_first_boot(disk: Machine, home: Scratch) -> None:
+    # findmnt fails if nothing is mounted, and cat without the file: the assertions below say so.
     shown = disk.run(f"findmnt -rno SOURCE,FSTYPE,LABEL -M {HOME} || true; cat /var/log/cloud-init.log").splitlines()
     assert shown[0] == f"{home.disks()[0]} ext4 hpcai-home", "\n".join(shown)
-    # The other disks are local NVMe disks, which belong to the scratch.
+    # The other disks are local NVMe disks, which belong to the scratch. blkid fails if it finds nothing on them.
     assert disk.run(f"blkid -p {' '.join(home.disks()[1:])} || true") == ""
 
 
@@ -111,6 +112,7 @@ def test_a_later_boot_mounts_the_same_files(disk: Machine) -> None:
 )
 def test_a_disk_with_other_content_is_not_formatted(disk: Machine, home: Scratch, fill: str) -> None:
     path = home.disks()[0]
+    # Alone, or after a failed test, nothing is mounted.
     disk.run(f"umount {HOME} 2>/dev/null || true")
     disk.blank(*ALL[:1])
     disk.run(f"blockdev --flushbufs {path}; {fill.format(path)}; sync; blockdev --flushbufs {path}")
