@@ -20,6 +20,8 @@ from simulated.own_cluster import simulated
 
 JOIN_S, SUSPEND_S = 180, 90
 """An instance is a container that boots within a minute, beside other machines; a name is usable again after 60 s."""
+PRICE = 30.0
+"""Of a node for an hour."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,7 @@ def write_source(cluster: ElasticCluster, folder: Path, spot: Mapping[str, Any] 
             "vm_size": "Standard_ND96asr_v4",
             "max": 4,
             "boot_s": JOIN_S,
-            "price": 30.0,
+            "price": PRICE,
             **more,
         }
         for name, more in sets.items()

@@ -10,6 +10,7 @@ Counts are taken at the simulated Resource Manager, not in the daemon's book.
 from __future__ import annotations
 
 import functools
+import json
 import statistics
 import time
 from collections.abc import Iterator
@@ -22,6 +23,7 @@ from simulated.node import Node
 
 from .elastic_cluster import (
     JOIN_S,
+    PRICE,
     SUSPEND_S,
     ElasticCluster,
     elastic_cluster,
@@ -168,6 +170,45 @@ def test_a_drained_node_stays_until_it_is_retired(cluster: ElasticCluster, sourc
     wait_for(lambda: is_empty(cluster), SUSPEND_S, cluster)
     again = cluster.playbook("playbooks/retire.yml", source, "-e", "retire=gpu-3", "-e", settings)
     assert (again.rc, again.changed) == (0, 0), again.output
+
+
+def test_a_paused_set_orders_nothing_until_it_is_opened(cluster: ElasticCluster) -> None:
+    cluster.run("sudo hpcnode elastic pause gpu")
+    wait_for(lambda: "gpu is paused" in cluster.run("sudo hpcnode elastic status", check=False), 30, cluster)
+    job = submit(cluster, 5, "--nodelist=gpu-1")
+    time.sleep(45)
+    assert (members(cluster), state_of(cluster, job)) == ([], "CONFIGURING")
+    cluster.run("sudo hpcnode elastic resume gpu")
+    wait_for(lambda: runs(cluster, job), JOIN_S, cluster)
+    assert len(members(cluster)) == 1
+
+
+def test_the_cost_has_the_hours_of_users_and_accounts_and_the_waste(cluster: ElasticCluster) -> None:
+    before = cost(cluster)
+    job = submit(cluster, 60, "--nodelist=gpu-0", "--exclusive")
+    wait_for(lambda: state_of(cluster, job) == "COMPLETED", JOIN_S + 60, cluster)
+    wait_for(lambda: is_empty(cluster), JOIN_S + IDLE_S, cluster)
+    after = cost(cluster)
+    grown = {name: 3600 * (after[name] - before.get(name, 0.0)) for name in after}
+    print(f"seconds of a job of 60 s: {grown}")
+    # The daemon looks every 15 s. Of accounts, Slurm says how long the job has run.
+    assert 30 <= grown["with jobs"] <= 90
+    assert 50 <= grown["accounts"] <= 70
+    assert grown["users"] == pytest.approx(grown["with jobs"], abs=8)
+    assert grown["without"] >= IDLE_S - 15
+
+
+def cost(cluster: ElasticCluster) -> dict[str, float]:
+    """The node-hours of the set: with jobs, without, and the sums of all users and accounts."""
+    # The daemon writes its record every 5 minutes, and when it ends.
+    cluster.run("sudo systemctl restart hpcai-elastic")
+    found = json.loads(cluster.run("sudo hpcnode elastic cost --json"))
+    hours = {use: value for use, value in found["sets"].get("gpu", {}).items() if use != "cost"}
+    if hours:
+        assert found["sets"]["gpu"]["cost"] == pytest.approx(PRICE * sum(hours.values()), abs=0.1)
+    sums = {name: sum(one["hours"] for one in found[name]) for name in ("users", "accounts")}
+    work = hours.pop("work", 0.0)
+    return {"with jobs": work, "without": sum(hours.values()), **sums}
 
 
 def test_the_programs_return_at_once(cluster: ElasticCluster) -> None:

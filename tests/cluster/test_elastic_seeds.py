@@ -2,10 +2,11 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Random faults with a real slurmctld: it and the daemon are killed, Azure fails, people delete instances.
+"""Random faults with a real slurmctld: it and the daemon are killed, Azure fails, people drain nodes, delete instances.
 
-After each seed, instances are leases are powered-up nodes, and then nothing is left. Instances are counted at the
-simulated Resource Manager. A failing seed is in the test's name and is replayed with HPCAI_SEEDS=SEED.
+After each event, no machine has gone that had a job or a person's drain, unless a person has deleted it. After each
+seed, instances are leases are powered-up nodes, and then nothing is left. Instances are counted at the simulated
+Resource Manager. A failing seed is in the test's name and is replayed with HPCAI_SEEDS=SEED.
 """
 
 from __future__ import annotations
@@ -20,16 +21,28 @@ from typing import Any
 import pytest
 import requests
 
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.hostlist import expand
 from simulated.cluster import RESOURCE_GROUP
 
 from . import test_elastic
-from .elastic_cluster import JOIN_S, SUSPEND_S, ElasticCluster, is_empty, members, submit, wait_for
+from .elastic_cluster import (
+    JOIN_S,
+    SUSPEND_S,
+    ElasticCluster,
+    elastic_machines,
+    is_empty,
+    members,
+    state_of,
+    submit,
+    wait_for,
+)
 from .test_elastic import CONTROLLER, IDLE_S
 
 # The fixtures of that file: the same cluster.
 cluster, converged, source = test_elastic.cluster, test_elastic.converged, test_elastic.source
 SEEDS = [int(seed) for seed in os.environ.get("HPCAI_SEEDS", "1,2,3").split(",")]
 ROUNDS = 12
+ENDED = ("COMPLETING", "COMPLETED", "CANCELLED", "")
 FAULTS = (
     {"match": "^CREATE ", "action": "omit", "service": "scale", "code": "AllocationFailed"},
     {"match": "^CREATE ", "action": "status", "service": "scale", "code": "OSProvisioningTimedOut"},
@@ -48,14 +61,36 @@ class Trouble:
         self.cluster, self.random = made, random.Random(seed)
         self.jobs: list[str] = []
         self.done: list[str] = []
+        self.deleted: set[str] = set()
+        """The machines that a person has deleted."""
+        self.drained: dict[str, str] = {}
+        """The machines that a person has drained, by node."""
+        self.working: dict[str, set[str]] = {}
+        """The machines of each job that was running when the last event had passed."""
 
     def happen(self) -> None:
         """Let one thing happen, and some time pass."""
         events: list[Callable[[], object]] = [self.job, self.job, self.cancel, self.daemon, self.slurmctld]
-        event = self.random.choice([*events, self.restart, self.fault, self.fault, self.delete])
+        event = self.random.choice([*events, self.restart, self.fault, self.fault, self.delete, self.drain])
         self.done.append(event.__name__)
         event()
         time.sleep(self.random.uniform(1, 15))
+        self.judge()
+
+    def judge(self) -> None:
+        """Fail if a machine has gone that had a job or a person's drain."""
+        left = {*members(self.cluster), *self.deleted}
+        for job, machines in self.working.items():
+            if not machines <= left:
+                # Only a job that has ended can lose its machine.
+                assert state_of(self.cluster, job) in ENDED, (job, machines, self.done)
+        assert left >= {*self.drained.values()}, (self.drained, self.done)
+        held = leases(self.cluster)
+        words = "squeue --noheader --partition=gpu --states=RUNNING --format='%i %N'"
+        running = [line.split() for line in self._run(words, check=False).splitlines()]
+        self.working = {
+            line[0]: {held[node] for node in expand(line[1]) if node in held} for line in running if len(line) == 2
+        }
 
     def _run(self, command: str, check: bool = True) -> str:
         return self.cluster.ssh(CONTROLLER, command, check=check)
@@ -91,15 +126,32 @@ class Trouble:
 
     def delete(self) -> None:
         """Somebody deletes an instance in the portal."""
-        sdk = self.cluster.sdk().virtual_machine_scale_set_vms
-        numbers = sorted(str(one.instance_id) for one in sdk.list(RESOURCE_GROUP, "gpu"))
-        if numbers:
-            sdk.begin_delete(RESOURCE_GROUP, "gpu", self.random.choice(numbers))
+        machines = elastic_machines(self.cluster)
+        if machines:
+            chosen = self.random.choice(machines)
+            self.deleted.add(chosen["vm_id"])
+            number = chosen["id"].rpartition("/")[2]
+            self.cluster.sdk().virtual_machine_scale_set_vms.begin_delete(RESOURCE_GROUP, "gpu", number)
+
+    def drain(self) -> None:
+        """Somebody drains a node to examine it."""
+        held = leases(self.cluster)
+        nodes = sorted(powered_up(self.cluster) & held.keys())
+        if nodes:
+            node = self.random.choice(nodes)
+            self._run(f"sudo scontrol update NodeName={node} State=DRAIN Reason=examined", check=False)
+            # Not if slurmctld is away, or if the daemon has begun to delete the machine.
+            state = self._run(f"sinfo --noheader --nodes={node} --format=%T", check=False).strip()
+            if state in ("drained", "draining"):
+                self.drained[node] = held[node]
 
     def end(self) -> None:
-        """Nothing fails any more."""
+        """Nothing fails any more, and the nodes that somebody has drained are in use again."""
         requests.delete(f"{self.cluster.endpoint}/_simulator/faults", timeout=10).raise_for_status()
         wait_for(lambda: self._run("scontrol ping", check=False).count("UP") == 1, 60, self.cluster)
+        for node in self.drained:
+            self._run(f"sudo scontrol update NodeName={node} State=UNDRAIN", check=False)
+        self.drained.clear()
 
 
 def shown(made: ElasticCluster) -> dict[str, Any]:

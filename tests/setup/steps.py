@@ -69,7 +69,7 @@ FEATURES = tuple(
 )
 # Elastic sets spend most of the time waiting for machines. The seeds are played on the cluster of the first file.
 ELASTIC = ("tests/cluster/test_elastic.py", "tests/cluster/test_elastic_seeds.py")
-ELASTIC_FAULTS = ("tests/cluster/test_elastic_faults.py", "tests/cluster/test_elastic_sets.py")
+ELASTIC_FAULTS = tuple(f"tests/cluster/test_elastic_{name}.py" for name in ("faults", "crashes", "sets"))
 # Clusters of `make test-all` that run on the oldest suite too.
 SUITE_DEPENDENT = tuple(
     f"tests/cluster/test_{name}.py" for name in ("login_node", "slurm_rest", "portal", "monitoring", "watch")

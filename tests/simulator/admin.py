@@ -8,6 +8,7 @@ It is below ``/_simulator`` on Resource Manager's listener, which listens only o
 
 from __future__ import annotations
 
+import threading
 from datetime import timedelta
 from email.utils import format_datetime
 from typing import Any
@@ -38,6 +39,7 @@ EDITS: dict[str, tuple[type[Any], ...]] = {
     "identity": (bool,),
     "boot_diagnostics": (bool,),
     "console_log": (str, type(None)),
+    "hidden": (bool,),
 }
 
 
@@ -194,7 +196,8 @@ def edit(instance: Instance, changes: dict[str, Any]) -> None:
         if not isinstance(value, EDITS[key]):
             raise ValueError(f"{key} must not be {value!r}")
     for key, value in changes.items():
-        setattr(instance, key, value)
+        # Lists do not show a machine until its event is set. Nobody sets this one: {"hidden": false} removes it.
+        setattr(instance, key, (threading.Event() if value else None) if key == "hidden" else value)
     instance.touch()
 
 

@@ -219,3 +219,13 @@ def test_wrong_and_missing_tokens_are_unauthorized(simulator: Simulator) -> None
     answer = requests.get(url, timeout=10)
     assert answer.status_code == 401
     assert answer.headers["WWW-Authenticate"].startswith("Bearer ")
+
+
+def test_a_list_can_lack_a_machine_until_a_test_shows_it_again() -> None:
+    with running(SCENARIO) as simulated:
+        instances = simulated.compute().virtual_machine_scale_set_vms
+        first, *others = [str(item.id) for item in instances.list(GROUP, "uni")]
+        for hidden, listed in ((True, others), (False, [first, *others])):
+            url = f"{simulated.endpoint}/_simulator/instances{first}"
+            requests.patch(url, json={"hidden": hidden}, timeout=10).raise_for_status()
+            assert [str(item.id) for item in instances.list(GROUP, "uni")] == listed
