@@ -8,7 +8,8 @@ Requests are counted at a simulated Resource Manager, over HTTP. A pass is the p
 that are all leased and in use, and the decision. A program of slurmctld leaves a request in a spool; it is compared
 with a Python that does nothing.
 
-Run it with `tests/benchmarks/run.sh elastic`. What needs a cluster is printed by tests/cluster/test_elastic.py.
+Run it with `tests/benchmarks/run.sh elastic`. With `--cluster`, it also runs the tests of tests/cluster/test_elastic.py
+that measure on nodes, and prints their figures.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import compileall
 import os
 import shutil
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -150,10 +152,22 @@ def program(rounds: int) -> list[Sample]:
     ]
 
 
+def on_nodes() -> list[str]:
+    """What the tests of an elastic set on simulated nodes have measured: from job to node, fallback, and programs."""
+    chosen = "within_10_s or fallback or programs"
+    command = [sys.executable, "-m", "pytest", "-rP", "-k", chosen, "tests/cluster/test_elastic.py"]
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, "PATH": path})
+    if done.returncode:
+        raise SystemExit(done.stdout[-4000:])
+    return [line for line in done.stdout.splitlines() if line.startswith(("seconds after", "refused by", "a program"))]
+
+
 def main() -> int:
     """Measure and print the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeat", type=int, default=7, help="rounds; times are medians (default: 7)")
+    parser.add_argument("--cluster", action="store_true", help="also measure on nodes (about ten minutes)")
     options = parser.parse_args()
     there = describe(None)
     print(
@@ -178,6 +192,8 @@ def main() -> int:
         f"a program of slurmctld: {ours.cpu:.3f} s of CPU, {ours.wall:.3f} s; Python alone: {floor.cpu:.3f} and "
         f"{floor.wall:.3f} s; {ours.cpu / floor.cpu:.1f} and {ours.wall / floor.wall:.1f} times"
     )
+    for line in on_nodes() if options.cluster else ():
+        print(f"on nodes: {line}")
     return 0
 
 
