@@ -18,6 +18,8 @@ from pathlib import Path
 from . import chromium
 
 START_S = 180.0
+NO_ANSWER = "The portal or your notebook does not answer."
+"""Of the proxy's page of errors."""
 _SHIFT = 8
 
 
@@ -127,7 +129,7 @@ class Portal:
         """Open the hub until it answers again after an interruption."""
         deadline = time.monotonic() + limit_s
         self.open("/hub/home")
-        while "Service Unavailable" in self.text():
+        while NO_ANSWER in self.text():
             assert time.monotonic() < deadline, f"the hub is still away after {limit_s:g} s"
             time.sleep(1)
             self.open("/hub/home")

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 from browser import chromium
-from browser.portal_page import Portal
+from browser.portal_page import NO_ANSWER, Portal
 from stand_ins.blob.certificate import Certificate, certificate_for
 
 from simulated.cluster import Cluster, Recap
@@ -282,14 +282,17 @@ def test_a_notebook_works_while_the_hub_is_away_and_after_it(portal: Portal, clu
     cluster.ssh(LOGIN, "sudo systemctl stop hpcai-portal")
     try:
         portal.open("/hub/home")
-        portal.wait_for("Service Unavailable")
+        portal.wait_for(NO_ANSWER)
         portal.keep("hub_away")
         # The proxy sends requests for notebooks to their nodes, past the hub.
         portal.open("/user/alice/lab")
         portal.wait_for_lab(60)
+        portal.open("/hub/home")
+        portal.wait_for(NO_ANSWER)
     finally:
         cluster.ssh(LOGIN, "sudo systemctl start hpcai-portal")
-    portal.return_to_hub()
+    # The page of errors reloads by itself.
+    portal.page.wait("document.querySelector('#stop') !== null", 90)
     portal.return_to_lab("alice")
     assert [job[:3] for job in jobs(cluster, CONTROLLER)] == [job[:3] for job in before]
 

@@ -76,7 +76,7 @@ LOOPS = {
     **{f"{{{{ __portal_published }}}}/{name}.html": ["{{ __portal_published }}"] for name in ("health", "goodput")},
     **{
         f"{{{{ __portal_library }}}}/{name}": ["{{ __portal_library }}"]
-        for name in ("hpcai_portal/{{ item }}", "proxy_headers.js")
+        for name in ("hpcai_portal/{{ item }}", "{{ item }}")
     },
     "{{ __portal_folder }}/requirements.txt": ["{{ __portal_folder }}"],
     "{{ __portal_venv }}/etc/jupyter/labconfig/page_config.json": ["{{ __portal_folder }}"],
