@@ -8,14 +8,14 @@
 
 hpcnode and the framework are real. Stand-ins replace Slurm, so what Slurm takes for a step is in neither time. Both
 take turns, so that a busy machine slows both. The target is less than 2 % of a run. The script's time does not depend
-on the number of steps, so the shortest run that reaches the target is printed too.
+on the number of steps, so the shortest run that reaches the target is printed too. With Slurm, on nodes,
+tests/cluster/test_training_recipes.py prints the same.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import re
 import shlex
 import shutil
 import statistics
@@ -27,18 +27,9 @@ from pathlib import Path
 from _pytest.outcomes import Skipped
 
 from contract.training.conftest import Job, framework_job
+from simulated.training_job import bare
 
 TARGET = 0.02
-
-
-def bare(script: str, address: str, port: int) -> str:
-    """The training's srun of a script, with the variables that it needs."""
-    found = re.search(r"^srun .*?(?= 2> >\()", script, re.MULTILINE | re.DOTALL)
-    setting = re.search(r'^run=.*\n(?:.*\n)*?^mkdir -p "\$job"', script, re.MULTILINE)
-    if not found or not setting:
-        raise SystemExit("the script has another form than this benchmark expects")
-    variables = f"export MASTER_ADDR={address} MASTER_PORT={port} GLOO_SOCKET_IFNAME=lo"
-    return f"{setting[0]}\n{variables}\n{found[0]}\n"
 
 
 def seconds(job: Job, text: str) -> float:
@@ -69,8 +60,10 @@ def main() -> None:
             raise SystemExit(str(reason)) from None
         job.render("", "--steps", str(args.steps), "--shared")
         script = job.script.read_text(encoding="utf-8")
-        port = 15000 + int(job.number)
-        alone = bare(script, job.environment["ADDRESS"], port)
+        address, port = job.environment["ADDRESS"], 15000 + int(job.number)
+        alone = bare(
+            script, 'mkdir -p "$job"', f"export MASTER_ADDR={address} MASTER_PORT={port} GLOO_SOCKET_IFNAME=lo"
+        )
         turns = [
             (seconds(job, alone), seconds(job, f"bash {shlex.quote(str(job.script))}")) for _run in range(args.runs)
         ]

@@ -99,6 +99,23 @@ def test_a_training_runs_to_its_end_and_reports(place: TwoNodes, recipe: str, la
     assert "The job finished." in log
 
 
+def test_the_steps_around_a_training_take_little_time(place: TwoNodes) -> None:
+    """The figure is in the output. That below 2 % of a run are the script's depends on how long the run is."""
+    job = TrainingJob(place, "bert-ddp", "--run", "/var/tmp/run-long", "--steps", "3000")
+    job.wait("COMPLETED", "FAILED", "PENDING (")
+    assert job.state.startswith("COMPLETED"), job.log()
+    alone = TrainingJob(place, "bert-ddp", "--run", "/var/tmp/run-short", "--steps", str(STEPS), only_srun=True)
+    alone.wait("COMPLETED", "FAILED")
+    assert alone.state.startswith("COMPLETED"), alone.log()
+    assert len(alone.losses()) == 1
+    (training, rest), (_short, floor) = job.seconds(), alone.seconds()
+    print(f"training {training} s, the rest of its job {rest} s, and of a job with only its srun {floor} s")
+    print(
+        f"the script takes {(rest - floor) / training:.1%} of the run more, and less than 2 % of runs over "
+        f"{(rest - floor) / 0.02:.0f} s"
+    )
+
+
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_a_killed_rank_is_restarted_and_the_loss_is_that_of_an_uninterrupted_training(
     place: TwoNodes, packages: Path, recipe: str

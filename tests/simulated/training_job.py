@@ -66,13 +66,16 @@ class TrainingJob:
 
     :param words: more options of ``train script``.
     :param path: a folder in front of the PATH of its script.
+    :param only_srun: whether the job has only the srun of the training.
     """
 
-    def __init__(self, place: TwoNodes, recipe: str, *words: str, path: str = "") -> None:
+    def __init__(self, place: TwoNodes, recipe: str, *words: str, path: str = "", only_srun: bool = False) -> None:
         self.place, self.recipe = place, recipe
-        script = shlex.join(["hpcnode", "train", "script", recipe, "--python", PYTHON, *words])
+        command = shlex.join(["hpcnode", "train", "script", recipe, "--python", PYTHON, *words])
+        script = self._ssh(place.controller, f"{AS_ALICE} {command}")
         found = f"env PATH={path}:/usr/bin:/bin " if path else ""
-        run = f"cd {FOLDER} && {AS_ALICE} {script} | {AS_ALICE} {found}sbatch --parsable"
+        text = shlex.quote(bare(script) if only_srun else script)
+        run = f"cd {FOLDER} && printf %s {text} | {AS_ALICE} {found}sbatch --parsable"
         self.number = self._ssh(place.controller, run).strip()
 
     def _ssh(self, address: str, command: str) -> str:
@@ -118,9 +121,34 @@ class TrainingJob:
                 return dict(json.loads(text))
         return {}
 
+    def seconds(self) -> tuple[int, int]:
+        """How long the training took, and how long the rest of the job."""
+        words = f"sacct --noheader --parsable2 --jobs={self.number} --format=JobID,JobName,ElapsedRaw"
+        lines = [line.split("|") for line in self._ssh(self.place.controller, words).splitlines()]
+        (complete,) = [int(line[2]) for line in lines if line[0] == self.number]
+        (training,) = [int(line[2]) for line in lines if line[1] == PYTHON.rpartition("/")[2]]
+        return training, complete - training
+
     def cancel(self) -> None:
         """Remove it from the queue."""
         self._ssh(self.place.controller, f"sudo scancel {self.number}")
+
+
+def bare(script: str, *lines: str) -> str:
+    """The training's srun of a script, without the steps before and after it.
+
+    :param lines: what makes the job's folder and sets the variables of the ranks; by default, with Slurm and hpcnode.
+    """
+    found = re.search(r"^srun .*?(?= 2> >\()", script, re.MULTILINE | re.DOTALL)
+    settings = re.findall(r"^(?:run|job)=.*$", script, re.MULTILINE)
+    options = re.findall(r"^#SBATCH .*$", script, re.MULTILINE)
+    assert found, "the script has another form"
+    assert len(settings) == 2, settings
+    lines = lines or (
+        'srun --ntasks-per-node=1 --ntasks="$SLURM_JOB_NUM_NODES" mkdir -p "$job"',
+        'eval "$(hpcnode train env --ranks 1)"',
+    )
+    return "\n".join(["#!/bin/bash", *options, *settings, *lines, found[0], ""])
 
 
 def uninterrupted(place: TwoNodes, recipe: str, *words: str, limit: float = LIMIT_S, path: str = "") -> TrainingJob:

@@ -19,6 +19,8 @@ from typing import Any
 import pytest
 from stand_ins.blob.azurite import Azurite
 
+from simulated.training_job import bare
+
 from .conftest import Job, with_account
 
 TRAINER = """\
@@ -102,6 +104,15 @@ def test_a_training_runs_to_its_end_and_reports(job: Job) -> None:
     assert "training  toy tiny, 2 nodes, 2 processes" in output
     assert "The job finished." in output
     assert job.control == []
+
+
+def test_only_the_srun_of_the_script_trains_too(job: Job) -> None:
+    """Benchmarks compare the script with it."""
+    job.script.write_text(bare(job.script.read_text()))
+    status, output = job.finish(job.start())
+    assert status == 0, output
+    assert f"rank 1 begins after step 0 at 10.0.0.5:{15000 + int(job.number)}" in output
+    assert "The job finished." not in output
 
 
 def test_a_killed_rank_is_requeued_and_continues_from_its_checkpoint(job: Job) -> None:
