@@ -36,6 +36,8 @@ Suites: noble
 Components: main universe
 Signed-By: /usr/share/keyrings/ubuntu-archive-keyring.gpg
 """
+# What slurmrestd and the plugin for tokens of Debian 12 need, and Debian 13 does not have.
+OLD_LIBRARIES = "libjwt0 libhttp-parser2.9"
 OWN = "slurm* libslurm* libpam-slurm* libnss-slurm sackd"
 JOB = """\
 #!/bin/sh
@@ -55,6 +57,7 @@ def preferences(suite: str, libraries: bool = True) -> str:
     stanzas = [
         (OWN, f"{suite}*", 990),
         (OWN, "*", -1),
+        (OLD_LIBRARIES, "bookworm*", 100),
         ("*", "bookworm*", -1),
         ("*", "noble*", 100 if libraries else -1),
     ]

@@ -205,3 +205,29 @@ def test_downloads_do_not_fail_in_check_mode(roles: list[pathlib.Path]) -> None:
                     failing.append(f"{file.relative_to(role.parent)}: {task['name']}")
     # Operating systems have the folders of repositories' keys.
     assert [name for name in failing if "signing key" not in name] == []
+
+
+def repeated_keys(node: yaml.Node, where: str = "") -> list[str]:
+    """The keys that a mapping both has and merges (``<<``), at any depth: Ansible warns of each in each run."""
+    found = []
+    if isinstance(node, yaml.MappingNode):
+        own = {key.value for key, _value in node.value if key.tag != "tag:yaml.org,2002:merge"}
+        for key, value in node.value:
+            if key.tag == "tag:yaml.org,2002:merge":
+                merged = value.value if isinstance(value, yaml.SequenceNode) else [value]
+                found += [f"{where}.{one.value}" for each in merged for one, _value in each.value if one.value in own]
+            else:
+                found += repeated_keys(value, f"{where}.{key.value}")
+    elif isinstance(node, yaml.SequenceNode):
+        for item in node.value:
+            found += repeated_keys(item, where)
+    return found
+
+
+def test_no_mapping_replaces_a_key_that_it_merges(repository: pathlib.Path) -> None:
+    assert repeated_keys(yaml.compose("a: &a {x: 1, y: 2}\nb: {<<: *a, y: 3}\n")) == [".b.y"]
+    files = [path for folder in ("roles", "playbooks") for path in (repository / folder).rglob("*.yml")]
+    merging = [path for path in files if "<<:" in path.read_text(encoding="utf-8")]
+    assert merging
+    for path in merging:
+        assert not repeated_keys(yaml.compose(path.read_text(encoding="utf-8"))), path
