@@ -226,10 +226,14 @@ def _utc(when: float) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(when)) if 0 <= when < 1e11 else ""
 
 
+def _nodes(data: Mapping[str, Any]) -> str:
+    return "1 node" if data["nodes"] == 1 else f"{data['nodes']} nodes"
+
+
 def text(data: Mapping[str, Any]) -> str:
     """Return the ledger for people."""
     hours = data["node_seconds"] / _HOUR
-    lines = [f"{data['since']} to {data['until']}: {data['nodes']} nodes, {hours:.1f} node-hours"]
+    lines = [f"{data['since']} to {data['until']}: {_nodes(data)}, {hours:.1f} node-hours"]
     for bucket, found in data["buckets"].items():
         money = f"  {found['money']:12.2f} {data['currency']}" if found["money"] is not None else ""
         lines.append(f"  {WORDS[bucket]:26} {found['node_seconds'] / _HOUR:12.2f} h  {found['share']:6.1%}{money}")
@@ -333,7 +337,7 @@ def _label(text_: str) -> str:
 def page(data: Mapping[str, Any]) -> str:
     """Return the ledger as one HTML file without scripts."""
     hours = data["node_seconds"] / _HOUR
-    facts = f"{data['since']} to {data['until']}, {data['nodes']} nodes, {hours:.0f} node-hours"
+    facts = f"{data['since']} to {data['until']}, {_nodes(data)}, {hours:.1f} node-hours"
     rows = [
         (
             escape(WORDS[bucket]),

@@ -16,7 +16,7 @@ _STYLE = """\
 body{font:15px/1.45 system-ui,sans-serif;max-width:76rem;margin:2rem auto;padding:0 1rem}
 h1{font-size:1.5rem}h2{font-size:1.15rem;margin-top:2rem}
 table{border-collapse:collapse;width:100%}td,th{text-align:left;padding:.3rem .6rem;border-bottom:1px solid var(--line);
-vertical-align:top}th{background:var(--soft)}td.n{text-align:right;font-variant-numeric:tabular-nums}
+vertical-align:top}th{background:var(--soft)}.n{text-align:right;font-variant-numeric:tabular-nums}
 .bad{color:#b3261e}@media(prefers-color-scheme:dark){.bad{color:#ff8a80}}
 dl{display:grid;grid-template-columns:max-content 1fr;gap:.2rem 1rem}dt{opacity:.7}dd{margin:0}
 """
@@ -47,13 +47,11 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence
     :param rows: HTML of the cells.
     :param numbers: places of columns with numbers.
     """
-    head = "".join(f"<th>{escape(name)}</th>" for name in heads)
-    lines = [
-        "<tr>"
-        + "".join(
-            f'<td class="n">{cell}</td>' if place in numbers else f"<td>{cell}</td>" for place, cell in enumerate(row)
-        )
-        + "</tr>"
-        for row in rows
-    ]
-    return f"<table><thead><tr>{head}</tr></thead><tbody>\n{chr(10).join(lines)}\n</tbody></table>"
+
+    def row_of(kind: str, cells: Sequence[str]) -> str:
+        classes = [' class="n"' if place in numbers else "" for place in range(len(cells))]
+        return f"<tr>{''.join(f'<{kind}{one}>{cell}</{kind}>' for one, cell in zip(classes, cells))}</tr>"
+
+    head = row_of("th", [escape(name) for name in heads])
+    lines = "\n".join(row_of("td", row) for row in rows)
+    return f"<table><thead>{head}</thead><tbody>\n{lines}\n</tbody></table>"
