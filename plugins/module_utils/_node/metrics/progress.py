@@ -155,7 +155,7 @@ class _Sender:
 
 
 class _Senders:
-    """The accepted connections. Each user has a share of them, so that nobody keeps the others out."""
+    """The accepted connections, oldest first. Each user has a share of them."""
 
     def __init__(self) -> None:
         self.open: dict[socket.socket, _Sender] = {}
@@ -163,7 +163,7 @@ class _Senders:
         self._accepted: Counter[int] = Counter()
 
     def accept(self, listener: socket.socket, now: float) -> bool:
-        """Accept the connections in the kernel's queue; return whether one was refused."""
+        """Accept the connections in the kernel's queue; return whether one was refused, or an older one closed."""
         if int(now) != self._second:
             self._second = int(now)
             self._accepted.clear()
@@ -175,10 +175,17 @@ class _Senders:
                 break
             pid, uid, _gid = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
             self._accepted[uid] += 1
-            if self._accepted[uid] > MOST_PER_S or len(self.open) >= _MOST_SILENT:
+            if self._accepted[uid] > MOST_PER_S:
                 connection.close()
                 refused = True
                 continue
+            if len(self.open) >= _MOST_SILENT:
+                # Programs that report send at once, so the oldest one is none of them. A user may have many user ids
+                # (subuid(5)), so the shares of the users alone do not keep a place free.
+                oldest = next(iter(self.open))
+                del self.open[oldest]
+                oldest.close()
+                refused = True
             connection.setblocking(False)
             self.open[connection] = _Sender(pid, uid, now + _SILENT_S)
         return refused
@@ -205,7 +212,7 @@ def receive(
     try:
         while not ended() and (now := time.monotonic()) < until:
             senders.close_silent(now)
-            # A second is also how long ``ended`` is not asked.
+            # A second is also how long ``ended`` is not asked. The listener is the last: it may close the others.
             for ready in select.select([*senders.open, listener], [], [], min(until - now, 1.0))[0]:
                 with contextlib.suppress(OSError):
                     if ready is not listener:

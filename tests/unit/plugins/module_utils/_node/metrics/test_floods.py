@@ -28,6 +28,11 @@ ALICE = 64321
 LATEST_S = 0.2
 ATTACKS = {
     "silent": "held = []\nwhile True:\n    held = [*held[-400:], connect()]\n    time.sleep(0.001)\n",
+    # With more ids (subuid(5)), which newuidmap gives her: their shares are more than all silent connections.
+    "silent with many ids": (
+        "held = []\nwhile True:\n    for number in range(60):\n        become({uid} + number)\n"
+        "        held = [*held[-800:], connect()]\n        time.sleep(0.001)\n"
+    ),
     "connecting": "while True:\n    connect().close()\n",
     "sending": "while True:\n    one = connect()\n    send(one, b'x' * 900)\n    one.close()\n",
 }
@@ -35,7 +40,10 @@ ATTACKS = {
 ATTACK = """\
 import contextlib, os, socket, sys, time
 os.setgid({uid})
-os.setuid({uid})
+def become(uid):
+    os.seteuid(0)
+    os.seteuid(uid)
+become({uid})
 def connect():
     one = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with contextlib.suppress(OSError):
@@ -45,7 +53,7 @@ def send(one, message):
     with contextlib.suppress(OSError):
         one.send(message)
 print("attacks", flush=True)
-{attack}
+ATTACK
 """
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
@@ -76,7 +84,7 @@ def root(kept: Progress) -> Iterator[Root]:
 @contextlib.contextmanager
 def attacked(root: Root, attack: str, processes: int) -> Iterator[None]:
     """Attack the socket as alice."""
-    text = ATTACK.format(uid=ALICE, attack=attack)
+    text = ATTACK.replace("ATTACK", attack).format(uid=ALICE)
     words = [sys.executable, "-c", text, root.at(job_progress.SOCKET)]
     running = [subprocess.Popen(words, stdout=subprocess.PIPE) for _number in range(processes)]
     try:
@@ -94,7 +102,10 @@ def attacked(root: Root, attack: str, processes: int) -> Iterator[None]:
 @as_root
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_a_users_flood_delays_no_report_of_another_user(root: Root, kept: Progress, attack: str) -> None:
-    """Each silent connection took 0.1 s, and after a flood the service slept for a second."""
+    """Each silent connection took 0.1 s, and after a flood the service slept for a second.
+
+    With the ids of several users, or of one with further ids, the table of silent connections was full all the time.
+    """
     waited = []
     with attacked(root, ATTACKS[attack], 2):
         for step in range(5):
@@ -130,13 +141,33 @@ def test_a_user_has_a_number_of_messages_per_second(root: Root) -> None:
     assert job_progress.send(root, "train", {"step": 2})
 
 
-def test_silent_connections_are_closed_after_a_second(root: Root, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "_MOST_SILENT", 3)
-    with contextlib.ExitStack() as opened:
-        for _turn in range(3):
-            silent = opened.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
-            silent.connect(root.at(job_progress.SOCKET))
-        assert not job_progress.send(root, "train", {"step": 1})
+def is_open(connection: socket.socket) -> bool:
+    """Whether the service has not closed a connection."""
+    connection.setblocking(False)
+    try:
+        return connection.recv(8) != b""
+    except BlockingIOError:
+        return True
+
+
+def test_silent_connections_are_closed_after_a_second(root: Root) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as silent:
+        silent.connect(root.at(job_progress.SOCKET))
         silent.settimeout(10)
+        began = time.monotonic()
         assert silent.recv(8) == b""
-        assert job_progress.send(root, "train", {"step": 2})
+        assert time.monotonic() - began > 0.9
+
+
+def test_if_there_are_too_many_silent_connections_the_oldest_is_closed(
+    root: Root, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program that reports sends at once, so it is never the oldest."""
+    monkeypatch.setattr(progress, "_MOST_SILENT", 3)
+    monkeypatch.setattr(progress, "_SILENT_S", 60.0)
+    with contextlib.ExitStack() as opened:
+        silent = [opened.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)) for _turn in range(3)]
+        for one in silent:
+            one.connect(root.at(job_progress.SOCKET))
+        assert job_progress.send(root, "train", {"step": 1})
+        assert [is_open(one) for one in silent] == [False, True, True]
