@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from typing import Callable
 
 from ..machine.exposition import Metrics
-from ..machine.job_progress import LONGEST, SOCKET
+from ..machine.job_progress import ACCEPTED, LATER, LONGEST, MOST_PER_S, REFUSED, SOCKET
 from ..machine.owners import is_slurmstepd, live_jobs, read_owned, steps_of, uid_of
 from ..machine.proc import read_stat
 from ..machine.root import Root
@@ -45,8 +45,6 @@ HELP: Mapping[str, str] = {
     "hpcai_job_progress_timestamp_seconds": "When a job on this node last reported progress of this kind.",
 }
 """Names of the metrics, each with its help text."""
-MOST_PER_S = 20
-"""Connections of a user that are accepted per second."""
 MOST_JOBS = 256
 _SILENT_S = 1.0
 """How long a connection may send nothing."""
@@ -175,8 +173,9 @@ class _Senders:
                 break
             pid, uid, _gid = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
             self._accepted[uid] += 1
+            connection.setblocking(False)
             if self._accepted[uid] > MOST_PER_S:
-                connection.close()
+                _refuse(connection)
                 refused = True
                 continue
             if len(self.open) >= _MOST_SILENT:
@@ -184,9 +183,8 @@ class _Senders:
                 # (subuid(5)), so the shares of the users alone do not keep a place free.
                 oldest = next(iter(self.open))
                 del self.open[oldest]
-                oldest.close()
+                _refuse(oldest)
                 refused = True
-            connection.setblocking(False)
             self.open[connection] = _Sender(pid, uid, now + _SILENT_S)
         return refused
 
@@ -230,4 +228,14 @@ def _answer(
     message = connection.recv(LONGEST + 1)
     job = job_of(sender.pid, sender.uid) if 0 < len(message) <= LONGEST else None
     accepted = job is not None and progress.take(job, message, time.time())
-    connection.send(b"ok" if accepted else b"no")
+    connection.send((ACCEPTED if accepted else REFUSED).encode())
+
+
+def _refuse(connection: socket.socket) -> None:
+    """Answer that the sender may try again later."""
+    with connection, contextlib.suppress(OSError):
+        # A message that is unread when the connection is closed would replace the answer by ECONNRESET (unix(7)). So no
+        # message may come from now on, and one that has come is read.
+        connection.shutdown(socket.SHUT_RD)
+        connection.recv(1)
+        connection.send(LATER.encode())
