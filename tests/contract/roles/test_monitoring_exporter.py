@@ -11,6 +11,7 @@ import errno
 import os
 import pathlib
 import resource
+import select
 import shlex
 import signal
 import socket
@@ -31,7 +32,8 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.metrics import e
 from ansible_collections.hpcai.azure.plugins.module_utils._node.metrics.settings import Exporter, Settings
 
 try:
-    exporter.start(Settings(folder={folder!r}, exporter=Exporter({program!r}, {port})), "127.0.0.1")
+    started = Exporter({program!r}, {port}, old_options={old})
+    exporter.start(Settings(folder={folder!r}, exporter=started), "127.0.0.1")
 except ConfigError as error:
     raise SystemExit(str(error))
 """
@@ -45,15 +47,15 @@ class Systemd:
 
     def __init__(self, folder: pathlib.Path) -> None:
         self.folder, self.log = folder, folder / "log"
-        self._notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        self._notify.bind(str(folder / "notify"))
-        self._notify.settimeout(10)
+        self.notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.notify.bind(str(folder / "notify"))
+        self.notify.settimeout(10)
         self.kept: list[int] = []
 
-    def start(self, port: int) -> subprocess.Popen[bytes]:
-        """Start the exporter."""
+    def start(self, port: int, old: bool = False) -> subprocess.Popen[bytes]:
+        """Start the exporter, with the options of an old one or of a new one."""
         (self.folder / "text").mkdir(exist_ok=True)
-        code = START.format(folder=str(self.folder / "text"), program=program("node-exporter"), port=port)
+        code = START.format(folder=str(self.folder / "text"), program=program("node-exporter"), port=port, old=old)
         words = f"LISTEN_PID=$$ LISTEN_FDS={len(self.kept)} exec {sys.executable} -c {shlex.quote(code)}"
         if self.kept:
             words = f"exec 3<&{self.kept[0]} {self.kept[0]}<&-; {words}"
@@ -70,12 +72,16 @@ class Systemd:
 
     def receive(self) -> list[str]:
         """Take a message of the service."""
-        message, handles, _flags, _address = socket.recv_fds(self._notify, 4096, 4)
+        message, handles, _flags, _address = socket.recv_fds(self.notify, 4096, 4)
         lines = message.decode().splitlines()
         if "FDSTOREREMOVE=1" in lines:
             self.close()
-        assert len(handles) == ("FDSTORE=1" in lines)
-        self.kept += handles
+        assert len(handles) == ("FDSTORE=1" in lines or lines == ["BARRIER=1"])
+        if "FDSTORE=1" in lines:
+            self.kept += handles
+        else:
+            for handle in handles:
+                os.close(handle)
         return lines
 
     def close(self) -> None:
@@ -146,9 +152,25 @@ def test_another_port_of_the_settings_replaces_the_kept_one(systemd: Systemd) ->
         systemd.receive()
     with ended(systemd.start(new)):
         assert systemd.receive() == ["FDSTOREREMOVE=1", "FDNAME=exporter"]
+        assert systemd.receive() == ["BARRIER=1"]
         assert systemd.receive() == ["FDSTORE=1", "FDNAME=exporter"]
         assert "node_load1" in wait(lambda: scrape(new), systemd.log.read_text)
         assert take(old) == 0
+
+
+def test_an_exporter_that_becomes_older_than_systemd_sockets_can_listen(systemd: Systemd) -> None:
+    """systemd kept the socket at each restart, so the exporter could not listen until somebody stopped the service."""
+    port = free_port()
+    with ended(systemd.start(port)):
+        systemd.receive()
+    with ended(systemd.start(port, old=True)) as process:
+        assert select.select([systemd.notify], [], [], 30)[0]
+        # systemd is busy.
+        time.sleep(1)
+        assert systemd.receive() == ["FDSTOREREMOVE=1", "FDNAME=exporter"]
+        assert systemd.receive() == ["BARRIER=1"]
+        assert "node_load1" in wait(lambda: scrape(port), systemd.log.read_text)
+        assert process.poll() is None
 
 
 def test_a_port_that_a_user_has_taken_is_an_error(systemd: Systemd) -> None:

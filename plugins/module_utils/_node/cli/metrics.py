@@ -47,9 +47,10 @@ _PROGRESS = """\
 Reports the progress of the job in which it runs to the node's metrics service, which accepts only numbers. It needs no
 root. A program can report without starting hpcnode: it connects to /run/hpcai/progress.sock (SOCK_SEQPACKET) and sends
 one message of at most 1024 bytes, such as {"kind": "train", "step": 1200, "steps": 50000, "step_seconds": 3.4}. The
-answer is ok or no.
+answer is ok, no, or later: each user may send 20 messages per second on a node.
 
-Exit status: 0 accepted, 1 this node is not monitored or the process is in no job, 3 wrong usage.
+Exit status: 0 accepted, 1 this node is not monitored, its metrics service does not answer, the process is in no job, or
+there were too many messages, 3 wrong usage.
 """
 _EXPORTER = """\
 Starts the node exporter, which listens on this machine's private address only. hpcai-node-exporter.service calls it.
@@ -114,14 +115,24 @@ def _show(_args: argparse.Namespace, root: Root) -> Answer:
     return Answer(status, text.rstrip("\n"), {"metrics": text, "problems": list(answers.problems)})
 
 
+_NOT_ACCEPTED: Mapping[str, str] = {
+    job_progress.REFUSED: "this process is in no job",
+    job_progress.LATER: f"too many messages: a user may send {job_progress.MOST_PER_S} per second on a node. Report "
+    "less often",
+    job_progress.NO_ANSWER: "this node has no metrics service, or the service had no time to answer: 'systemctl status "
+    "hpcai-metrics' shows whether it runs",
+}
+
+
 def _progress(args: argparse.Namespace, root: Root) -> Answer:
     given = {"step": args.step, "steps": args.steps, "step_seconds": args.step_seconds}
     values = {name: value for name, value in given.items() if value is not None}
     if not all(math.isfinite(value) for value in values.values()):
         raise UsageError("the figures must be finite numbers")
-    accepted = job_progress.send(root, "train", values)
-    words = "accepted" if accepted else "not accepted: this node has no metrics service, or this process is in no job"
-    return Answer(GOOD if accepted else BAD, words, {"taken": accepted})
+    answer = job_progress.send(root, "train", values)
+    if answer == job_progress.ACCEPTED:
+        return Answer(GOOD, "accepted", {"taken": True})
+    return Answer(BAD, f"not accepted: {_NOT_ACCEPTED.get(answer, answer)}", {"taken": False})
 
 
 def _credentials(args: argparse.Namespace, root: Root) -> Answer:

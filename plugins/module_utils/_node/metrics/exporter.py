@@ -15,6 +15,7 @@ import contextlib
 import errno
 import ipaddress
 import os
+import select
 import socket
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
@@ -39,6 +40,8 @@ _FIRST_HANDLE = 3
 """SD_LISTEN_FDS_START of sd_listen_fds(3)."""
 _KEPT = "FDNAME=exporter"
 _BACKLOG = 128
+_SYSTEMD_S = 5.0
+"""How long systemd may take to close a socket."""
 # Addresses for documentation (RFC 5737, RFC 3849), which only the default route reaches.
 _ELSEWHERE = ((socket.AF_INET, ("192.0.2.1", PORT)), (socket.AF_INET6, ("2001:db8::1", PORT)))
 
@@ -118,7 +121,12 @@ def start(settings: Settings, address: str) -> NoReturn:
     :raises ConfigError: another program listens there.
     """
     words, environment = command(settings, address), dict(os.environ)
-    if not settings.exporter.old_options:
+    if settings.exporter.old_options:
+        # A newer exporter ran before.
+        kept = _passed(environment)
+        if kept:
+            _forget(kept, environment)
+    else:
         handle = _listener(address, settings.exporter.port, environment).detach()
         if handle != _FIRST_HANDLE:
             os.dup2(handle, _FIRST_HANDLE)
@@ -128,16 +136,33 @@ def start(settings: Settings, address: str) -> NoReturn:
     os.execve(words[0], words, environment)
 
 
+def _passed(environment: Mapping[str, str]) -> socket.socket | None:
+    """Return the socket that systemd has kept; None if there is none."""
+    is_passed = environment.get("LISTEN_PID") == str(os.getpid()) and environment.get("LISTEN_FDS") == "1"
+    return socket.socket(fileno=_FIRST_HANDLE) if is_passed else None
+
+
+def _forget(kept: socket.socket, environment: Mapping[str, str]) -> None:
+    """Close the socket that systemd has kept, and wait until systemd has closed it too."""
+    kept.close()
+    _notify(environment, f"FDSTOREREMOVE=1\n{_KEPT}")
+    # systemd closes its copy of this end when it has processed the message before (sd_notify_barrier(3)).
+    waits, end = os.pipe()
+    _notify(environment, "BARRIER=1", end)
+    os.close(end)
+    select.select([waits], [], [], _SYSTEMD_S)
+    os.close(waits)
+
+
 def _listener(address: str, port: int, environment: Mapping[str, str]) -> socket.socket:
     """Return the socket that systemd has kept, else a new one, which systemd keeps from now on."""
     family, _kind, _protocol, _name, where = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0]
-    if environment.get("LISTEN_PID") == str(os.getpid()) and environment.get("LISTEN_FDS") == "1":
-        kept = socket.socket(fileno=_FIRST_HANDLE)
-        if kept.getsockname() == where:
-            return kept
+    kept = _passed(environment)
+    if kept and kept.getsockname() == where:
+        return kept
+    if kept:
         # The settings have changed.
-        kept.close()
-        _notify(environment, f"FDSTOREREMOVE=1\n{_KEPT}")
+        _forget(kept, environment)
     made = socket.socket(family, socket.SOCK_STREAM)
     # Connections of a former exporter may not have ended. On Linux, two programs still cannot listen at one port.
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

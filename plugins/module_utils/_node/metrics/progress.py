@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from typing import Callable
 
 from ..machine.exposition import Metrics
-from ..machine.job_progress import LONGEST, SOCKET
+from ..machine.job_progress import ACCEPTED, LATER, LONGEST, MOST_PER_S, REFUSED, SOCKET
 from ..machine.owners import is_slurmstepd, live_jobs, read_owned, steps_of, uid_of
 from ..machine.proc import read_stat
 from ..machine.root import Root
@@ -45,8 +45,6 @@ HELP: Mapping[str, str] = {
     "hpcai_job_progress_timestamp_seconds": "When a job on this node last reported progress of this kind.",
 }
 """Names of the metrics, each with its help text."""
-MOST_PER_S = 20
-"""Connections of a user that are accepted per second."""
 MOST_JOBS = 256
 _SILENT_S = 1.0
 """How long a connection may send nothing."""
@@ -155,7 +153,7 @@ class _Sender:
 
 
 class _Senders:
-    """The accepted connections. Each user has a share of them, so that nobody keeps the others out."""
+    """The accepted connections, oldest first. Each user has a share of them."""
 
     def __init__(self) -> None:
         self.open: dict[socket.socket, _Sender] = {}
@@ -163,7 +161,7 @@ class _Senders:
         self._accepted: Counter[int] = Counter()
 
     def accept(self, listener: socket.socket, now: float) -> bool:
-        """Accept the connections in the kernel's queue; return whether one was refused."""
+        """Accept the connections in the kernel's queue; return whether one was refused, or an older one closed."""
         if int(now) != self._second:
             self._second = int(now)
             self._accepted.clear()
@@ -175,11 +173,18 @@ class _Senders:
                 break
             pid, uid, _gid = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
             self._accepted[uid] += 1
-            if self._accepted[uid] > MOST_PER_S or len(self.open) >= _MOST_SILENT:
-                connection.close()
+            connection.setblocking(False)
+            if self._accepted[uid] > MOST_PER_S:
+                _refuse(connection)
                 refused = True
                 continue
-            connection.setblocking(False)
+            if len(self.open) >= _MOST_SILENT:
+                # Programs that report send at once, so the oldest one is none of them. A user may have many user ids
+                # (subuid(5)), so the shares of the users alone do not keep a place free.
+                oldest = next(iter(self.open))
+                del self.open[oldest]
+                _refuse(oldest)
+                refused = True
             self.open[connection] = _Sender(pid, uid, now + _SILENT_S)
         return refused
 
@@ -205,7 +210,7 @@ def receive(
     try:
         while not ended() and (now := time.monotonic()) < until:
             senders.close_silent(now)
-            # A second is also how long ``ended`` is not asked.
+            # A second is also how long ``ended`` is not asked. The listener is the last: it may close the others.
             for ready in select.select([*senders.open, listener], [], [], min(until - now, 1.0))[0]:
                 with contextlib.suppress(OSError):
                     if ready is not listener:
@@ -223,4 +228,14 @@ def _answer(
     message = connection.recv(LONGEST + 1)
     job = job_of(sender.pid, sender.uid) if 0 < len(message) <= LONGEST else None
     accepted = job is not None and progress.take(job, message, time.time())
-    connection.send(b"ok" if accepted else b"no")
+    connection.send((ACCEPTED if accepted else REFUSED).encode())
+
+
+def _refuse(connection: socket.socket) -> None:
+    """Answer that the sender may try again later."""
+    with connection, contextlib.suppress(OSError):
+        # A message that is unread when the connection is closed would replace the answer by ECONNRESET (unix(7)). So no
+        # message may come from now on, and one that has come is read.
+        connection.shutdown(socket.SHUT_RD)
+        connection.recv(1)
+        connection.send(LATER.encode())

@@ -201,7 +201,8 @@ def look(
             decision = decide(past, settings.limits, bad)
             held = was_left_held(runs[one.job], entries)
             user = runs[one.job][-1].user
-            limit = _TOO_MANY if count.get(user, 0) >= MOST_OF_A_USER else ""
+            # The user cannot release a job that root has requeued held.
+            limit = _TOO_MANY if count.get(user, 0) >= MOST_OF_A_USER and not held else ""
             undone = JobOutcome(one.job, decision, limit) if check or limit else None
             result = undone or _carry_out(one, decision, run, known, held)
             # A user whose files hang would delay the jobs of others, with each of his jobs.

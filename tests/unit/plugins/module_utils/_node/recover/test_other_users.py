@@ -79,6 +79,22 @@ def test_a_user_with_many_failing_jobs_removes_no_decisions_about_jobs_of_others
     assert sorted(kept) == [7, 11, 12, 13, 14, 15]
 
 
+def test_a_job_that_was_left_held_is_released_above_the_limit_of_its_user(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The user cannot release a job that root has requeued held."""
+    monkeypatch.setattr(look, "MOST_OF_A_USER", 2)
+    ended = run_line(7, "FAILED", 0, 60, comment=ASKS)
+    one_pass(tmp_path, Slurmctld(["7|FAILED|0|1|1000|7|N/A||"], refuses="release"), [ended])
+    append_decision(Root(str(tmp_path)), END, 100, 1, {"action": "requeue", "reason": "x", "user": "alice"})
+    slurmctld = Slurmctld(["7|PENDING|1|1|1000|7|N/A||", "8|FAILED|0|1|1000|8|N/A||"])
+    runs = [ended.replace("FAILED", "REQUEUED"), run_line(8, "FAILED", 0, 60, comment=ASKS)]
+    done = {one.job: one.problem for one in one_pass(tmp_path, slurmctld, runs)}
+    assert done[7] == ""
+    assert "decisions about jobs of this user" in done[8]
+    assert [words.split()[0] for words in slurmctld.changes] == ["update", "release", "update"]
+
+
 def test_decisions_remove_no_checks_of_nodes(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The checks that a user caused limit further ones: each is an exclusive job of root on a node."""
     monkeypatch.setattr(decisions, "LARGEST", 1000)
