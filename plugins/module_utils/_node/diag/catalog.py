@@ -182,7 +182,10 @@ _ON_THE_CONTROLLER = (
         command("sdiag"),
         "names of users",
         limit_s=20,
-        users=r"^\s+(\S+)\s+\(\s*\d+\)\s+count:",
+        # Tables by message type have lines of the same form. A name of 16 or more characters has no blank behind it
+        # (src/sdiag/sdiag.c of Slurm).
+        users=r"^\t(\S+?)\s*\(\s*\d+\) count:",
+        users_below="Remote Procedure Call statistics by user",
     ),
     Item(
         "configuration_loaded",

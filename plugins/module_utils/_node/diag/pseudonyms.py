@@ -14,9 +14,10 @@ from __future__ import annotations
 import hashlib
 import hmac
 import ipaddress
+import itertools
 import pwd
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from .item import Item
@@ -111,10 +112,14 @@ class Pseudonyms:
 
     def learn_from(self, item: Item, text: str) -> None:
         """Learn the names of an item, from places to which no user writes."""
-        for pattern, kind in ((item.users, "users"), (item.hosts, "hosts")):
+        lines = text.splitlines()
+        for pattern, kind, places in (
+            (item.users, "users", _section(lines, item.users_below)),
+            (item.hosts, "hosts", lines),
+        ):
             if pattern:
                 found = re.compile(pattern)
-                self.learn(**{kind: (name for line in text.splitlines() for name in found.findall(_facts_of(line)))})
+                self.learn(**{kind: (name for line in places for name in found.findall(_facts_of(line)))})
 
     def of(self, kind: str, name: str) -> str:
         """Return the pseudonym of a name."""
@@ -191,6 +196,14 @@ class Pseudonyms:
 
 def _is_name(name: str) -> bool:
     return len(name) > 2 and name.lower() not in _SYSTEM_NAMES and not name.isdecimal()
+
+
+def _section(lines: Sequence[str], heading: str) -> Sequence[str]:
+    """Return the lines between a heading and the next empty line; all lines if the heading is empty."""
+    if not heading:
+        return lines
+    below = itertools.dropwhile(lambda line: line != heading, lines)
+    return tuple(itertools.takewhile(str.strip, itertools.islice(below, 1, None)))
 
 
 def _facts_of(line: str) -> str:

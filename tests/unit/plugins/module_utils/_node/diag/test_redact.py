@@ -151,13 +151,27 @@ def test_names_take_a_limited_amount_of_memory(monkeypatch: pytest.MonkeyPatch) 
     assert list(names.names) == [f"user{number}" for number in range(10)]
 
 
+SDIAG = """\
+Remote Procedure Call statistics by message type
+\tREQUEST_PARTITION_INFO                  ( 2009) count:10     ave_time:154    total_time:1543
+
+Remote Procedure Call statistics by user
+\talice           (    1000) count:84     ave_time:2      total_time:168
+\tfirstname.lastname(  200001) count:2      ave_time:2      total_time:4
+
+Pending RPC statistics
+\tREQUEST_TERMINATE_JOB                   ( 6011) count:3
+"""
+"""As src/sdiag/sdiag.c of Slurm 24.11 prints it. A name may fill its column."""
+
+
 @pytest.mark.parametrize(
-    ("item", "line", "learned", "kept"),
+    ("item", "text", "learned", "kept"),
     [
         ("processes", "  7  1 alice  S 10 200 do_wait  bob x root  carol", "alice", "bob carol"),
         ("jobs", "7|alice|gpu-long|RUNNING|None|1:00|batch-3|x", "alice", "gpu-long RUNNING"),
         ("runs", "7|alice|gpu|FAILED|0:0|x|y|z|batch-3", "alice", "batch-3"),
-        ("scheduler", "\talice           ( 1000) count:84     ave_time:2", "alice", "count"),
+        ("scheduler", SDIAG, "alice firstname.lastname", "REQUEST_PARTITION_INFO REQUEST_TERMINATE_JOB count"),
         (
             "nodes",
             "NodeName=batch-3 NodeAddr=host77 State=IDLE Reason=NodeName=error",
@@ -170,9 +184,9 @@ def test_names_take_a_limited_amount_of_memory(monkeypatch: pytest.MonkeyPatch) 
         ("job_logs", "NodeName=batch-3 UserId=alice(1000)", "", "batch-3 alice"),
     ],
 )
-def test_names_are_learned_only_where_no_user_writes(item: str, line: str, learned: str, kept: str) -> None:
+def test_names_are_learned_only_where_no_user_writes(item: str, text: str, learned: str, kept: str) -> None:
     names = Pseudonyms("salt")
-    names.learn_from(next(one for one in CATALOG if one.name == item), line)
+    names.learn_from(next(one for one in CATALOG if one.name == item), text)
     shown = names.replace(f"{learned} | {kept}")
     assert not [name for name in learned.split() if name in shown]
     assert shown.endswith(f"| {kept}")
