@@ -17,14 +17,17 @@ import ipaddress
 import itertools
 import pwd
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from .item import Item
 
 USER, HOST, ADDRESS, OTHER = "user", "host", "address", "azure"
 
-_FIRST_USER, _NOBODY = 1000, 65534
+_FIRST_USER = 1000
+_SERVICES = range(61184, 65536)
+"""Uids of systemd's dynamic users and of nobody (https://systemd.io/UIDS-GIDS), among them those of Debian's packages,
+such as 64030 of Slurm. Directory services also use higher ones for people."""
 _DIGITS = "0123456789"
 _SYSTEM_NAMES = frozenset(
     (
@@ -112,14 +115,12 @@ class Pseudonyms:
 
     def learn_from(self, item: Item, text: str) -> None:
         """Learn the names of an item, from places to which no user writes."""
-        lines = text.splitlines()
-        for pattern, kind, places in (
-            (item.users, "users", _section(lines, item.users_below)),
-            (item.hosts, "hosts", lines),
-        ):
-            if pattern:
-                found = re.compile(pattern)
-                self.learn(**{kind: (name for line in places for name in found.findall(_facts_of(line)))})
+        lines = [_facts_of(line) for line in text.splitlines()]
+        if item.users:
+            self.learn(users=_users_in(item, lines))
+        if item.hosts:
+            found = re.compile(item.hosts)
+            self.learn(hosts=(name for line in lines for name in found.findall(line)))
 
     def of(self, kind: str, name: str) -> str:
         """Return the pseudonym of a name."""
@@ -198,12 +199,20 @@ def _is_name(name: str) -> bool:
     return len(name) > 2 and name.lower() not in _SYSTEM_NAMES and not name.isdecimal()
 
 
-def _section(lines: Sequence[str], heading: str) -> Sequence[str]:
-    """Return the lines between a heading and the next empty line; all lines if the heading is empty."""
-    if not heading:
-        return lines
-    below = itertools.dropwhile(lambda line: line != heading, lines)
-    return tuple(itertools.takewhile(str.strip, itertools.islice(below, 1, None)))
+def _users_in(item: Item, lines: Iterable[str]) -> Iterator[str]:
+    """Yield the names of people in the lines of an item."""
+    if item.users_below:
+        below = itertools.dropwhile(lambda line: line != item.users_below, lines)
+        lines = itertools.takewhile(str.strip, itertools.islice(below, 1, None))
+    for match in filter(None, map(re.compile(item.users).match, lines)):
+        uid = match.groupdict().get("uid")
+        if uid is None or _is_person(int(uid)):
+            yield match["name"]
+
+
+def _is_person(uid: int) -> bool:
+    """Whether an account is not that of a service: those have the names of their units and folders."""
+    return uid >= _FIRST_USER and uid not in _SERVICES
 
 
 def _facts_of(line: str) -> str:
@@ -213,4 +222,4 @@ def _facts_of(line: str) -> str:
 
 def users_of_this_machine() -> list[str]:
     """Return the names of people's accounts. A directory service may not list all; ``learn_from`` finds more."""
-    return [one.pw_name for one in pwd.getpwall() if _FIRST_USER <= one.pw_uid < _NOBODY]
+    return [one.pw_name for one in pwd.getpwall() if _is_person(one.pw_uid)]

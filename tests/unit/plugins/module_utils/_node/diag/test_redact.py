@@ -6,12 +6,17 @@
 
 from __future__ import annotations
 
+import os
+import pwd
+import re
+import subprocess
 import time
 
 import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.diag import pseudonyms
 from ansible_collections.hpcai.azure.plugins.module_utils._node.diag.catalog import CATALOG
+from ansible_collections.hpcai.azure.plugins.module_utils._node.diag.item import Command
 from ansible_collections.hpcai.azure.plugins.module_utils._node.diag.pseudonyms import Pseudonyms
 from ansible_collections.hpcai.azure.plugins.module_utils._node.diag.redact import Redactor
 from ansible_collections.hpcai.azure.plugins.module_utils._node.diag.settings import (
@@ -157,6 +162,7 @@ Remote Procedure Call statistics by message type
 
 Remote Procedure Call statistics by user
 \talice           (    1000) count:84     ave_time:2      total_time:168
+\tprometheus      (     114) count:9      ave_time:2      total_time:18
 \tfirstname.lastname(  200001) count:2      ave_time:2      total_time:4
 
 Pending RPC statistics
@@ -164,14 +170,29 @@ Pending RPC statistics
 """
 """As src/sdiag/sdiag.c of Slurm 24.11 prints it. A name may fill its column."""
 
+PROCESSES = """\
+    PID    PPID   UID USER                             STAT ELAPSED   RSS WCHAN       COMMAND
+      7       1  1000 alice                            S         10   200 do_wait     bob x 1000 carol
+      8       1   114 nvidia-persistenced              S         10   200 do_wait     nvidia-persiste
+      9       1 64030 slurmdbd                         S         10   200 do_wait     slurmdbd
+     10       1 200001 firstname.lastname@example.corp S         10   200 do_wait     sleep
+     11       1 200002 200002                          S         10   200 do_wait     sleep
+"""
+"""ps of procps 4.0.2. The last name has more than 32 characters."""
+
 
 @pytest.mark.parametrize(
     ("item", "text", "learned", "kept"),
     [
-        ("processes", "  7  1 alice  S 10 200 do_wait  bob x root  carol", "alice", "bob carol"),
+        (
+            "processes",
+            PROCESSES,
+            "alice firstname.lastname@example.corp",
+            "bob carol nvidia-persistenced.service slurmdbd 200002",
+        ),
         ("jobs", "7|alice|gpu-long|RUNNING|None|1:00|batch-3|x", "alice", "gpu-long RUNNING"),
         ("runs", "7|alice|gpu|FAILED|0:0|x|y|z|batch-3", "alice", "batch-3"),
-        ("scheduler", SDIAG, "alice firstname.lastname", "REQUEST_PARTITION_INFO REQUEST_TERMINATE_JOB count"),
+        ("scheduler", SDIAG, "alice firstname.lastname", "prometheus REQUEST_PARTITION_INFO REQUEST_TERMINATE_JOB"),
         (
             "nodes",
             "NodeName=batch-3 NodeAddr=host77 State=IDLE Reason=NodeName=error",
@@ -190,6 +211,33 @@ def test_names_are_learned_only_where_no_user_writes(item: str, text: str, learn
     shown = names.replace(f"{learned} | {kept}")
     assert not [name for name in learned.split() if name in shown]
     assert shown.endswith(f"| {kept}")
+
+
+def test_ps_shows_uid_and_name_where_they_are_learned() -> None:
+    item = next(one for one in CATALOG if one.name == "processes")
+    assert isinstance(item.source, Command)
+    shown = subprocess.run(item.source.words, capture_output=True, text=True, check=True).stdout.splitlines()
+    (own,) = [line for line in shown if line.split()[0] == str(os.getpid())]
+    match = re.match(item.users, own)
+    assert match is not None
+    assert (int(match["uid"]), match["name"]) == (os.getuid(), pwd.getpwuid(os.getuid()).pw_name)
+    # ps cuts a name that is longer than its column, and one of up to 32 characters is shown nowhere else.
+    assert shown[0].index(" STAT") - shown[0].index("USER") == 32
+
+
+def test_accounts_of_people_are_learned_and_those_of_services_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    uids = {
+        "root": 0,
+        "mysql": 114,
+        "alice": 1000,
+        "slurmuser": 64030,
+        "dynamic": 61184,
+        "nobody": 65534,
+        "bob": 200001,
+    }
+    found = [pwd.struct_passwd((name, "x", uid, uid, "", "/", "/bin/sh")) for name, uid in uids.items()]
+    monkeypatch.setattr(pwd, "getpwall", lambda: found)
+    assert pseudonyms.users_of_this_machine() == ["alice", "bob"]
 
 
 def test_words_with_learned_names_are_replaced() -> None:
