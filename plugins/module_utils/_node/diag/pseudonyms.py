@@ -55,9 +55,9 @@ _PUBLIC = frozenset(("169.254.169.254", "168.63.129.16", "0.0.0.0", "255.255.255
 # Places that always have a name, in all texts. What is there is replaced there only: a user can write a line with these
 # words, and a name that were learned from it would be replaced everywhere.
 _USERS_IN_TEXT = (
-    re.compile(r"\bUserId=([\w.@-]+)(?=\(\d+\))"),
+    re.compile(r"\bUserId=([\w.@+\\$-]+)(?=\(\d+\))"),
     re.compile(r"/home/([\w.-]+)"),
-    re.compile(r"\bfor user '?([\w.@-]+)"),
+    re.compile(r"\bfor user '?([\w.@+\\$-]+)"),
     re.compile(r"\b(?:user|User|uid_name)[=:] ?'?([A-Za-z_][\w.-]*)"),
 )
 _HOSTS_IN_TEXT = (
@@ -69,6 +69,9 @@ _MADE = re.compile(rf"(?:{USER}|{HOST}|{ADDRESS}|{OTHER})-[0-9a-f]{{8}}")
 # A word, which may have several parts with dots, or a host list such as batch-[0-3].
 _WORD = re.compile(r"(?<![\w.-])([\w.-]+)(\[[\d,-]+\])?")
 _MOST_PARTS = 8
+# A word with other characters of the names in directory services, such as CORP\alice, CORP+alice or alice@corp.
+_ACCOUNT = re.compile(r"(?<![\w.@+\\$-])[\w.-]+(?:[@+\\$][\w.-]*)+")
+_PLAIN = re.compile(r"[\w.-]+")
 _BETWEEN_HOSTS = re.compile(r",(?![^\[]*\])")
 # In Slurm's records, these fields are the last ones, and contain what people and checks write.
 _FREE_TEXT = re.compile(r"\s(?:Comment|Extra|Reason)=")
@@ -88,6 +91,7 @@ class Pseudonyms:
     names: dict[str, str] = field(default_factory=dict)
     _known: dict[str, str] = field(default_factory=dict)
     _stems: set[str] = field(default_factory=set)
+    _accounts: bool = False
     _parts: int = 1
 
     def learn(self, users: Iterable[str] = (), hosts: Iterable[str] = ()) -> None:
@@ -96,7 +100,10 @@ class Pseudonyms:
         :param hosts: names and host lists.
         """
         for user in users:
-            self._learn(USER, user)
+            if self._learn(USER, user) and not _PLAIN.fullmatch(user):
+                self._accounts = True
+                # Without its domain, it is in the paths of its files.
+                self._learn(USER, re.split(r"[\\+]", user)[-1].partition("@")[0])
         for host in (one for listed in hosts for one in _BETWEEN_HOSTS.split(listed)):
             name, bracket, _rest = host.partition("[")
             if bracket:
@@ -135,6 +142,8 @@ class Pseudonyms:
     def replace(self, text: str) -> str:
         """Return the text with pseudonyms. The time is proportional to the text, however many names there are."""
         text = _AZURE.sub(lambda match: self.of(OTHER, match[0]), text)
+        if self._accounts:
+            text = _ACCOUNT.sub(self._account, text)
         text = _MAIL.sub(lambda match: self.of(USER, match[0]), text)
         text = _MAC.sub(lambda match: self.of(ADDRESS, match[0].lower()), text)
         text = _IPV4.sub(self._address, text)
@@ -145,6 +154,13 @@ class Pseudonyms:
             for pattern in patterns:
                 text = pattern.sub(lambda match, kind=kind: self._at(kind, match), text)  # type: ignore[misc]
         return text
+
+    def _account(self, match: re.Match[str]) -> str:
+        """Replace a name with other characters than those of words."""
+        written = match[0].strip(".-")
+        # JSON has two backslashes.
+        name = written.replace("\\\\", "\\")
+        return match[0].replace(written, self.of(USER, name)) if name in self._known else match[0]
 
     def _word(self, match: re.Match[str]) -> str:
         """Replace the names in a word: the longest first, because a name may begin with another one."""

@@ -114,6 +114,7 @@ def test_the_rest_of_a_hidden_value_is_hidden_too() -> None:
 HOSTILE = (
     *("a", "A", "a.", "a-", "-", "--", ":", "::", "eyJ", "eyJ.", "?sv=", "?sv=&", "://a", "://a:", "a@", "a@a.", "0"),
     *("00 ", "token=", 'token=\\"', "--token ", "sig=", "-----BEGIN PRIVATE KEY-----", "$6$", "A_KEY", "1.1.1."),
+    *("a\\\\", "\\\\", "a$", "+", "UserId=", "UserId=a\\\\"),
     *("{", "\ufffd"),
 )
 UNFINISHED = f"-----BEGIN {'PRIVATE ' * 50_000}"
@@ -123,6 +124,7 @@ UNFINISHED = f"-----BEGIN {'PRIVATE ' * 50_000}"
 def test_hostile_text_costs_no_more_than_its_size(text: str) -> None:
     """A user can write anything into a log. A pattern whose time grows with the square would need hours for this."""
     names = Pseudonyms("salt")
+    names.learn(users=["CORP\\alice"])
     began = time.process_time()
     for item in CATALOG:
         names.learn_from(item, text)
@@ -242,7 +244,7 @@ def test_accounts_of_people_are_learned_and_those_of_services_are_not(monkeypatc
 
 def test_words_with_learned_names_are_replaced() -> None:
     names = Pseudonyms("salt")
-    names.learn(users=["alice", "CORP+x"], hosts=["batch-3.cluster.local", "10.1.2.3"])
+    names.learn(users=["alice"], hosts=["batch-3.cluster.local", "10.1.2.3"])
     host = names.of("host", "batch-3")
     assert (
         names.replace("batch-3: batch-3. x=batch-3, --alice")
@@ -251,6 +253,26 @@ def test_words_with_learned_names_are_replaced() -> None:
     assert names.replace("batch-3.cluster.local") == names.of("host", "batch-3.cluster.local")
     assert names.replace("batch-3.example") == f"{host}.example"
     assert names.replace("malice alicee batch-3-x batch") == "malice alicee batch-3-x batch"
+
+
+def test_names_with_a_domain_are_replaced() -> None:
+    """Winbind has CORP\\alice or CORP+alice, SSSD has alice@corp."""
+    names = Pseudonyms("salt")
+    learned = ["CORP\\alice", "CORP+carol", "dave.x@corp", "login3$"]
+    names.learn(users=learned)
+    alice, carol, dave, login = (names.of("user", name) for name in learned)
+    assert (
+        names.replace("CORP\\alice: x=CORP+carol, (dave.x@corp). -CORP+carol. login3$")
+        == f"{alice}: x={carol}, ({dave}). -{carol}. {login}"
+    )
+    assert names.replace('{"user": "CORP\\\\alice"}') == f'{{"user": "{alice}"}}'
+    assert names.replace("UserId=CORP\\alice(1000)") == f"UserId={alice}(1000)"
+    for path in ("/home/CORP/alice", "/home/carol", "/scratch/dave.x", "/home/alice@corp.example"):
+        shown = names.replace(path)
+        assert not [name for name in ("alice", "carol", "dave") if name in shown]
+    assert names.replace("malice\\x CORP\\alicee g++ a@b 7$") == "malice\\x CORP\\alicee g++ a@b 7$"
+    # Not learned, but at a place that has a name.
+    assert "bob" not in names.replace("UserId=CORP\\bob(1000) for user 'CORP+bob'")
 
 
 def key_lines(number: int) -> list[str]:
