@@ -26,21 +26,27 @@ _SHORTEST_S = 60.0
 
 
 class Hosts:
-    """Expands host lists; many runs have the same one."""
+    """Expands host lists; many runs have the same one.
 
-    def __init__(self, most: int = 4096) -> None:
+    :param most: so many names are in memory at a time, each of which takes about 64 bytes.
+    """
+
+    def __init__(self, most: int = 200_000) -> None:
         self._most = most
+        self._count = 0
         self._known: dict[str, tuple[str, ...]] = {}
 
     def __call__(self, text: str) -> tuple[str, ...]:
         found = self._known.get(text)
         if found is None:
-            if len(self._known) >= self._most:
-                self._known.clear()
             try:
                 found = tuple(expand(text))
             except HostlistError:
                 found = ()
+            self._count += 1 + len(found)
+            if self._count > self._most:
+                self._known.clear()
+                self._count = 1 + len(found)
             self._known[text] = found
         return found
 

@@ -191,6 +191,48 @@ def test_runs_have_their_texts_in_common() -> None:
         assert getattr(one, name) is getattr(two, name)
 
 
+def test_texts_of_users_are_not_kept_for_ever() -> None:
+    """Python 3.12.3 frees no interned text, so each training of a user would stay in the memory of a service."""
+    (run,) = runs_of(run_line(1, "FAILED", 0, 10, "c-[0,2]", user="user-one", comment="hpcai:training=only-here"))
+    for text in (run.training, run.user, run.nodes):
+        same = "".join(list(text))
+        assert same is not text
+        # It is another object if the text was interned before.
+        assert sys.intern(same) is same
+
+
+def kept_bytes(act: Callable[[], object]) -> int:
+    """The memory that is still in use after an action."""
+    tracemalloc.start()
+    try:
+        act()
+        return tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+
+
+def test_expanded_lists_of_nodes_take_a_limited_amount_of_memory() -> None:
+    hosts = parts.Hosts(most=10_000)
+
+    def expand() -> None:
+        for number in range(100):
+            assert len(hosts(f"c-[{number}-{number + 1999}]")) == 2000
+
+    # Five lists of 2000 names; 100 would take 12 MiB.
+    assert kept_bytes(expand) < 1 << 20
+
+
+def test_texts_in_common_take_a_limited_amount_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(accounting, "_MOST_TEXTS", 100)
+    reader = accounting.RunReader("@", lambda _run: None, Skipped())
+
+    def read() -> None:
+        for number in range(2000):
+            reader.line(run_line(number, "FAILED", 0, 10, comment=f"hpcai:training=t{number}"))
+
+    assert kept_bytes(read) < 100_000
+
+
 @pytest.mark.thorough
 def test_a_hundred_thousand_runs_take_seconds_and_bounded_memory() -> None:
     """In a process of its own, because the memory of this one has the tests."""
