@@ -117,9 +117,9 @@ class Skipped:
 
     counts: dict[str, int] = field(default_factory=dict)
 
-    def add(self, why: str) -> None:
-        """Count a line."""
-        self.counts[why] = self.counts.get(why, 0) + 1
+    def add(self, why: str, count: int = 1) -> None:
+        """Count lines."""
+        self.counts[why] = self.counts.get(why, 0) + count
 
 
 @dataclass(frozen=True)

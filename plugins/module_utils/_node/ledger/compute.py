@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from .accounting import Event, JobRun, Registration, by_node, slices
+from .accounting import Event, JobRun, Registration, Skipped, by_node, slices
 from .buckets import (
     ABSENT,
     BY_CHECK,
@@ -181,11 +181,13 @@ def compute(sources: Sources, since: float, until: float) -> Ledger:
         outages[node] = as_intervals(listed, until) + [(begin, stop, rank_of(ABSENT)) for begin, stop in absent]
     before: dict[int, JobRun] = {}
     hosts = Hosts()
+    skipped = Skipped()
     first = True
     for part in (
         part for start, end in slices(since, until) for part in read_parts(sources.read_runs, start, end, until, hosts)
     ):
-        ledger.notes += [f"{count} records were skipped: {why}." for why, count in part.skipped.counts.items()]
+        for why, count in part.skipped.counts.items():
+            skipped.add(why, count)
         intervals: dict[str, list[Interval]] = {}
         before = _add_runs(ledger, sources, part, intervals, before)
         sources.checkpoints.keep_noted(before)
@@ -205,6 +207,7 @@ def compute(sources: Sources, since: float, until: float) -> Ledger:
                 if machine:
                     _add_time(ledger.machine_times.setdefault((node, machine), []), begin, stop)
         first = False
+    ledger.notes += [f"{count} records were skipped: {why}." for why, count in skipped.counts.items()]
     _leave_out_absent(ledger)
     return ledger
 

@@ -20,6 +20,7 @@ import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.ledger import accounting, checkpoints, compute, parts
 from ansible_collections.hpcai.azure.plugins.module_utils._node.ledger.accounting import JobRun, Skipped
+from ansible_collections.hpcai.azure.plugins.module_utils._node.ledger.buckets import rank_of
 from ansible_collections.hpcai.azure.plugins.module_utils._node.ledger.compute import Ledger, Sources
 from ansible_collections.hpcai.azure.plugins.module_utils._node.ledger.machines import machines_of
 
@@ -147,8 +148,38 @@ def test_too_many_runs_at_one_time_are_left_out_with_a_note(monkeypatch: pytest.
     at_once = [run_line(job, "COMPLETED", 100, 110) for job in range(1, 31)]
     found = ledger_of(lines(at_once), (), nodes=("c-0",))
     assert found.runs == 10
-    assert "20 records were skipped: more than 10 runs at a time." in found.notes
+    assert "20 records were skipped: runs of alice, because there were more than 10 at a time." in found.notes
     assert found.seconds("unknown") == 10
+
+
+def test_a_user_with_too_many_runs_removes_none_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which runs remained depended on the order of sacct only, so the nodes of other users' jobs looked idle."""
+    monkeypatch.setattr(parts, "MOST_RUNS", 10)
+    comment = ",".join(f"hpcai:x={number}" for number in range(9))
+    hers = [run_line(job, "COMPLETED", 100, 110, comment=comment) for job in range(1, 31)]
+    his = [run_line(job, "COMPLETED", 100, 110, "c-1", user="bob") for job in (31, 32)]
+    found = ledger_of(lines([*hers, *his]), (), nodes=NODES)
+    assert sum(found.totals["c-1", ""]) == 600
+    assert found.totals["c-1", ""][rank_of("unknown")] == 10
+    # Two of hers remain, each of which counts as three.
+    assert found.runs == 4
+    assert found.notes == ["28 records were skipped: runs of alice, because there were more than 10 at a time."]
+
+
+def test_the_number_of_calls_of_sacct_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a user with jobs that run at the same time uses up the time of the service, and there are no figures."""
+    monkeypatch.setattr(parts, "MOST_RUNS", 10)
+    ask = lines([run_line(job, "RUNNING", 0, None) for job in range(1, 31)])
+    calls: list[Sequence[str]] = []
+
+    def count(words: Sequence[str], handle: Callable[[str], None]) -> None:
+        calls.append(words)
+        ask(words, handle)
+
+    found = ledger_of(count, (), until=T0 + DAY, nodes=NODES)
+    assert found.runs == 10
+    assert 32 <= len(calls) <= 64
+    assert len(found.notes) == 1
 
 
 def test_runs_on_many_nodes_and_with_long_comments_count_as_several(monkeypatch: pytest.MonkeyPatch) -> None:
