@@ -94,7 +94,15 @@ def test_further_trainings_of_a_user_are_added_up() -> None:
     found = ledger_of_runs(short_runs(1000), 1)
     assert len(found.work) == 51
     assert len(found.jobs) == 50
-    assert found.work["others", "alice"].runs == 950
+    others = found.work["other trainings", "alice"]
+    assert others.runs == 950
+    # A quarter of each run is kept. The runs may have been side by side, so the ratio of all is unknown.
+    assert others.seconds["kept"] > 0
+    assert others.ettr is None
+    assert found.work["t0", "alice"].ettr == pytest.approx(0.25)
+    # No comment can add to it.
+    (run,) = runs_of(run_line(1, "FAILED", 0, 10, comment="hpcai:training=other trainings"))
+    assert run.training == "other"
     assert sum(work.runs for work in found.work.values()) == found.runs == 1000
     assert sum(work.seconds["lost"] for work in found.work.values()) == found.seconds("lost") == 15_000
 
