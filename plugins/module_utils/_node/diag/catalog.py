@@ -90,11 +90,12 @@ _HARDWARE = (
     Item("memory", "Memory and load", files("/proc/meminfo /proc/loadavg /proc/pressure/memory /proc/pressure/io")),
     Item(
         "processes",
-        # Their command lines may contain tokens.
+        # Their command lines may contain tokens. ps shows the uid instead of a name of more than 32 characters (P_G_SZ
+        # in pwcache.h of procps).
         "Processes without their arguments, with the kernel function in which they wait",
-        command("ps -eo pid,ppid,user:20,stat,etimes,rss,wchan:30,comm --sort=stat"),
+        command("ps -eo pid,ppid,uid,user:32,stat,etimes,rss,wchan:30,comm --sort=stat"),
         "names of users",
-        users=r"^\s*\d+\s+\d+\s+(\S+)",
+        users=r"^\s*\d+\s+\d+\s+(?P<uid>\d{1,10})\s+(?P<name>\S+)",
     ),
     Item("pci", "PCI devices", command("lspci -nnvv"), limit_s=20, most_kib=1024),
     Item("modules", "Kernel modules", files("/proc/modules")),
@@ -173,7 +174,7 @@ _ON_THE_CONTROLLER = (
         _JOBS,
         limit_s=20,
         most_kib=1024,
-        users=r"^[^|]+\|([^|]+)\|",
+        users=r"^[^|]+\|(?P<name>[^|]+)\|",
     ),
     Item("reservations", "Reservations", command("scontrol --oneliner show reservations"), _JOBS, limit_s=20),
     Item(
@@ -182,7 +183,10 @@ _ON_THE_CONTROLLER = (
         command("sdiag"),
         "names of users",
         limit_s=20,
-        users=r"^\s+(\S+)\s+\(\s*\d+\)\s+count:",
+        # Tables by message type have lines of the same form. A name of 16 or more characters has no blank behind it
+        # (src/sdiag/sdiag.c of Slurm).
+        users=r"^\t(?P<name>\S+?)\s*\(\s*(?P<uid>\d{1,10})\) count:",
+        users_below="Remote Procedure Call statistics by user",
     ),
     Item(
         "configuration_loaded",
@@ -208,7 +212,7 @@ _ON_THE_CONTROLLER = (
         _JOBS,
         limit_s=30,
         most_kib=2048,
-        users=r"^\d+\|([^|]+)\|",
+        users=r"^\d+\|(?P<name>[^|]+)\|",
     ),
     Item("slurmctld_log", "Log of slurmctld", files("/var/log/slurm/slurmctld.log"), _LOGS, most_kib=2048),
     Item("slurmdbd_log", "Log of slurmdbd", files("/var/log/slurm/slurmdbd.log"), _LOGS, most_kib=512),

@@ -69,8 +69,11 @@ class Item:
     :ivar limit_s: time limit in seconds.
     :ivar most_kib: size limit in KiB. Of a command the beginning is kept, of a log file the end.
     :ivar extra: whether it is only read on request, because it takes minutes.
-    :ivar users: a pattern whose group is the name of a user, at a place of a line that no user can write to.
-    :ivar hosts: the same for machines.
+    :ivar users: a pattern whose group ``name`` is the name of a user, at a place of a line that no user can write to.
+        If the line has the user's number too, that is the group ``uid``: accounts of services are then left out.
+    :ivar users_below: the heading above the lines with users, which end with an empty line; empty if all lines have
+        them.
+    :ivar hosts: a pattern whose group is the name of a machine or a host list, at such a place.
     """
 
     name: str
@@ -83,6 +86,7 @@ class Item:
     most_kib: int = 256
     extra: bool = False
     users: str = ""
+    users_below: str = ""
     hosts: str = ""
 
     @property

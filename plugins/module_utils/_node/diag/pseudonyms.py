@@ -14,16 +14,20 @@ from __future__ import annotations
 import hashlib
 import hmac
 import ipaddress
+import itertools
 import pwd
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from .item import Item
 
 USER, HOST, ADDRESS, OTHER = "user", "host", "address", "azure"
 
-_FIRST_USER, _NOBODY = 1000, 65534
+_FIRST_USER = 1000
+_SERVICES = range(61184, 65536)
+"""Uids of systemd's dynamic users and of nobody (https://systemd.io/UIDS-GIDS), among them those of Debian's packages,
+such as 64030 of Slurm. Directory services also use higher ones for people."""
 _DIGITS = "0123456789"
 _SYSTEM_NAMES = frozenset(
     (
@@ -51,9 +55,9 @@ _PUBLIC = frozenset(("169.254.169.254", "168.63.129.16", "0.0.0.0", "255.255.255
 # Places that always have a name, in all texts. What is there is replaced there only: a user can write a line with these
 # words, and a name that were learned from it would be replaced everywhere.
 _USERS_IN_TEXT = (
-    re.compile(r"\bUserId=([\w.@-]+)(?=\(\d+\))"),
+    re.compile(r"\bUserId=([\w.@+\\$-]+)(?=\(\d+\))"),
     re.compile(r"/home/([\w.-]+)"),
-    re.compile(r"\bfor user '?([\w.@-]+)"),
+    re.compile(r"\bfor user '?([\w.@+\\$-]+)"),
     re.compile(r"\b(?:user|User|uid_name)[=:] ?'?([A-Za-z_][\w.-]*)"),
 )
 _HOSTS_IN_TEXT = (
@@ -65,6 +69,9 @@ _MADE = re.compile(rf"(?:{USER}|{HOST}|{ADDRESS}|{OTHER})-[0-9a-f]{{8}}")
 # A word, which may have several parts with dots, or a host list such as batch-[0-3].
 _WORD = re.compile(r"(?<![\w.-])([\w.-]+)(\[[\d,-]+\])?")
 _MOST_PARTS = 8
+# A word with other characters of the names in directory services, such as CORP\alice, CORP+alice or alice@corp.
+_ACCOUNT = re.compile(r"(?<![\w.@+\\$-])[\w.-]+(?:[@+\\$][\w.-]*)+")
+_PLAIN = re.compile(r"[\w.-]+")
 _BETWEEN_HOSTS = re.compile(r",(?![^\[]*\])")
 # In Slurm's records, these fields are the last ones, and contain what people and checks write.
 _FREE_TEXT = re.compile(r"\s(?:Comment|Extra|Reason)=")
@@ -84,6 +91,7 @@ class Pseudonyms:
     names: dict[str, str] = field(default_factory=dict)
     _known: dict[str, str] = field(default_factory=dict)
     _stems: set[str] = field(default_factory=set)
+    _accounts: bool = False
     _parts: int = 1
 
     def learn(self, users: Iterable[str] = (), hosts: Iterable[str] = ()) -> None:
@@ -92,7 +100,10 @@ class Pseudonyms:
         :param hosts: names and host lists.
         """
         for user in users:
-            self._learn(USER, user)
+            if self._learn(USER, user) and not _PLAIN.fullmatch(user):
+                self._accounts = True
+                # Without its domain, it is in the paths of its files.
+                self._learn(USER, re.split(r"[\\+]", user)[-1].partition("@")[0])
         for host in (one for listed in hosts for one in _BETWEEN_HOSTS.split(listed)):
             name, bracket, _rest = host.partition("[")
             if bracket:
@@ -111,10 +122,12 @@ class Pseudonyms:
 
     def learn_from(self, item: Item, text: str) -> None:
         """Learn the names of an item, from places to which no user writes."""
-        for pattern, kind in ((item.users, "users"), (item.hosts, "hosts")):
-            if pattern:
-                found = re.compile(pattern)
-                self.learn(**{kind: (name for line in text.splitlines() for name in found.findall(_facts_of(line)))})
+        lines = [_facts_of(line) for line in text.splitlines()]
+        if item.users:
+            self.learn(users=_users_in(item, lines))
+        if item.hosts:
+            found = re.compile(item.hosts)
+            self.learn(hosts=(name for line in lines for name in found.findall(line)))
 
     def of(self, kind: str, name: str) -> str:
         """Return the pseudonym of a name."""
@@ -129,6 +142,8 @@ class Pseudonyms:
     def replace(self, text: str) -> str:
         """Return the text with pseudonyms. The time is proportional to the text, however many names there are."""
         text = _AZURE.sub(lambda match: self.of(OTHER, match[0]), text)
+        if self._accounts:
+            text = _ACCOUNT.sub(self._account, text)
         text = _MAIL.sub(lambda match: self.of(USER, match[0]), text)
         text = _MAC.sub(lambda match: self.of(ADDRESS, match[0].lower()), text)
         text = _IPV4.sub(self._address, text)
@@ -139,6 +154,13 @@ class Pseudonyms:
             for pattern in patterns:
                 text = pattern.sub(lambda match, kind=kind: self._at(kind, match), text)  # type: ignore[misc]
         return text
+
+    def _account(self, match: re.Match[str]) -> str:
+        """Replace a name with other characters than those of words."""
+        written = match[0].strip(".-")
+        # JSON has two backslashes.
+        name = written.replace("\\\\", "\\")
+        return match[0].replace(written, self.of(USER, name)) if name in self._known else match[0]
 
     def _word(self, match: re.Match[str]) -> str:
         """Replace the names in a word: the longest first, because a name may begin with another one."""
@@ -193,6 +215,22 @@ def _is_name(name: str) -> bool:
     return len(name) > 2 and name.lower() not in _SYSTEM_NAMES and not name.isdecimal()
 
 
+def _users_in(item: Item, lines: Iterable[str]) -> Iterator[str]:
+    """Yield the names of people in the lines of an item."""
+    if item.users_below:
+        below = itertools.dropwhile(lambda line: line != item.users_below, lines)
+        lines = itertools.takewhile(str.strip, itertools.islice(below, 1, None))
+    for match in filter(None, map(re.compile(item.users).match, lines)):
+        uid = match.groupdict().get("uid")
+        if uid is None or _is_person(int(uid)):
+            yield match["name"]
+
+
+def _is_person(uid: int) -> bool:
+    """Whether an account is not that of a service: those have the names of their units and folders."""
+    return uid >= _FIRST_USER and uid not in _SERVICES
+
+
 def _facts_of(line: str) -> str:
     """Return a line of Slurm's records without what people and checks have written."""
     return _FREE_TEXT.split(line, maxsplit=1)[0]
@@ -200,4 +238,4 @@ def _facts_of(line: str) -> str:
 
 def users_of_this_machine() -> list[str]:
     """Return the names of people's accounts. A directory service may not list all; ``learn_from`` finds more."""
-    return [one.pw_name for one in pwd.getpwall() if _FIRST_USER <= one.pw_uid < _NOBODY]
+    return [one.pw_name for one in pwd.getpwall() if _is_person(one.pw_uid)]

@@ -19,7 +19,6 @@ import itertools
 import os
 import re
 import secrets
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Callable
@@ -34,6 +33,7 @@ _EVENT_FIELDS = "NodeName,Start,End,State,User,ClusterNodes,Reason"
 _WORD = re.compile(r"[a-z]{1,16}(=[A-Za-z0-9][A-Za-z0-9._-]{0,62})?")
 _MOST_WORDS = 100
 """A comment with notes has at most 1000 characters, but a user may submit a job with a longer one."""
+_MOST_TEXTS = 4096
 _NO_TIME = ("", "Unknown", "None", "NONE")
 _NO_NODES = ("", "None assigned", "(null)")
 
@@ -117,9 +117,9 @@ class Skipped:
 
     counts: dict[str, int] = field(default_factory=dict)
 
-    def add(self, why: str) -> None:
-        """Count a line."""
-        self.counts[why] = self.counts.get(why, 0) + 1
+    def add(self, why: str, count: int = 1) -> None:
+        """Count lines."""
+        self.counts[why] = self.counts.get(why, 0) + count
 
 
 @dataclass(frozen=True)
@@ -193,6 +193,7 @@ class RunReader:
         self._time = Times()
         self._fields: list[str] = []
         self._work: str | None = None
+        self._texts: dict[str, str] = {}
 
     def line(self, line: str) -> None:
         """Read a line."""
@@ -212,6 +213,16 @@ class RunReader:
         if self._fields:
             self._pass_on(self._fields, self._work)
         self._fields, self._work = [], None
+
+    def _shared(self, text: str) -> str:
+        """Return the same object for the same text, because thousands of runs have it.
+
+        ``sys.intern`` would keep what users have chosen: Python 3.12 before 3.12.6 never frees an interned text
+        (https://github.com/python/cpython/issues/113993), and Ubuntu 24.04 has 3.12.3.
+        """
+        if len(self._texts) >= _MOST_TEXTS:
+            self._texts.clear()
+        return self._texts.setdefault(text, text)
 
     def _pass_on(self, fields: Sequence[str], work: str | None) -> None:
         number, state, submit, eligible, start, end, status, nodes, partition, user, comment = fields
@@ -234,22 +245,21 @@ class RunReader:
         if worked is not None and not began <= worked <= (ended if ended is not None else worked):
             # A step of an earlier run, or clocks that differ.
             worked = None
-        # Thousands of runs have the same texts: in memory, they are there once.
         self._handle(
             JobRun(
                 int(number) if number.isdecimal() else 0,
-                sys.intern(state.partition(" ")[0]),
+                self._shared(state.partition(" ")[0]),
                 submitted,
                 # A job's Eligible stays that of its first submission, or is later than its start.
                 min(max(submitted, asked), began) if asked is not None else submitted,
                 began,
                 worked,
                 ended,
-                sys.intern(status),
-                sys.intern(nodes),
-                sys.intern(partition),
-                sys.intern(user),
-                sys.intern(training_in(words)),
+                self._shared(status),
+                self._shared(nodes),
+                self._shared(partition),
+                self._shared(user),
+                self._shared(training_in(words)),
                 words,
             )
         )

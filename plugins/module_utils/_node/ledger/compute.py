@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from .accounting import Event, JobRun, Registration, by_node, slices
+from .accounting import Event, JobRun, Registration, Skipped, by_node, slices
 from .buckets import (
     ABSENT,
     BY_CHECK,
@@ -53,8 +53,8 @@ _REMEMBERED_S = 86400.0
 _MOST_REMEMBERED = 50_000
 _MOST_NAMES = 1000
 """Trainings of a user, and jobs of these, that are listed. The work of further trainings is added up."""
-OTHERS = "others"
-"""Name of what further trainings of a user did."""
+OTHERS = "other trainings"
+"""Name of what further trainings of a user did. No training has it, because a name in a comment has no blank."""
 _BLAME_S = 900.0
 """Slurm ends a run when it notices a dead node, up to SlurmdTimeout after the outage began."""
 
@@ -66,6 +66,7 @@ class Work:
     :ivar eligible: when the first run could have started.
     :ivar end: when the last run ended, or now.
     :ivar interruptions: runs that ended without completing.
+    :ivar joined: whether it is the sum of several, which may have run at the same time.
     """
 
     eligible: float = float("inf")
@@ -74,12 +75,16 @@ class Work:
     interruptions: int = 0
     nodes: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
+    joined: bool = False
 
     @property
     def ettr(self) -> float | None:
-        """The effective training time ratio: kept ÷ (last end - first eligible); None if what was kept is unknown."""
+        """The effective training time ratio: kept ÷ (last end - first eligible); None if what was kept is unknown.
+
+        The sum of several has none: their kept times are added, but their wall-clock time may be the same.
+        """
         wall = self.end - self.eligible
-        if wall <= 0 or (not self.seconds.get(KEPT) and not self.seconds.get(LOST)):
+        if self.joined or wall <= 0 or (not self.seconds.get(KEPT) and not self.seconds.get(LOST)):
             return None
         return min(self.seconds.get(KEPT, 0.0) / wall, 1.0)
 
@@ -119,7 +124,7 @@ class Ledger:
     def work_of(self, name: str, user: str) -> Work:
         """Return the work of a training, or that of all further ones of this user."""
         listed = (name, user) in self.work or self._may_name("work", user)
-        return self.work.setdefault((name if listed else OTHERS, user), Work())
+        return self.work.setdefault((name if listed else OTHERS, user), Work(joined=not listed))
 
     def job_of(self, training: str, user: str, job: int) -> Work | None:
         """Return the work of a job of a training; None if too many jobs of this user are listed already."""
@@ -181,11 +186,13 @@ def compute(sources: Sources, since: float, until: float) -> Ledger:
         outages[node] = as_intervals(listed, until) + [(begin, stop, rank_of(ABSENT)) for begin, stop in absent]
     before: dict[int, JobRun] = {}
     hosts = Hosts()
+    skipped = Skipped()
     first = True
     for part in (
         part for start, end in slices(since, until) for part in read_parts(sources.read_runs, start, end, until, hosts)
     ):
-        ledger.notes += [f"{count} records were skipped: {why}." for why, count in part.skipped.counts.items()]
+        for why, count in part.skipped.counts.items():
+            skipped.add(why, count)
         intervals: dict[str, list[Interval]] = {}
         before = _add_runs(ledger, sources, part, intervals, before)
         sources.checkpoints.keep_noted(before)
@@ -205,6 +212,7 @@ def compute(sources: Sources, since: float, until: float) -> Ledger:
                 if machine:
                     _add_time(ledger.machine_times.setdefault((node, machine), []), begin, stop)
         first = False
+    ledger.notes += [f"{count} records were skipped: {why}." for why, count in skipped.counts.items()]
     _leave_out_absent(ledger)
     return ledger
 

@@ -257,7 +257,7 @@ def test_pseudonyms_replace_names_and_addresses_in_the_same_way() -> None:
 def test_a_pseudonymous_bundle_has_no_names_and_keeps_them_apart(tmp_path: pathlib.Path) -> None:
     root = machine(tmp_path)
     write(tmp_path, "/var/log/waagent.log", "UserId=alice(1000) logged in from 10.1.2.3 on batch-3\n")
-    answers = {"ps": "PID PPID USER\n 70 1 alice\n", "scontrol": "NodeName=batch-3 Arch=x86_64\n"}
+    answers = {"ps": "PID PPID UID USER\n 70 1 1000 alice\n", "scontrol": "NodeName=batch-3 Arch=x86_64\n"}
 
     def answer(words: Sequence[str], _limit_s: float, _most_bytes: int) -> Raw:
         return Raw(answers.get(words[0], "") + "alice on batch-3\n", 0)

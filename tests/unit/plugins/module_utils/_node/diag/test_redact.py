@@ -6,12 +6,17 @@
 
 from __future__ import annotations
 
+import os
+import pwd
+import re
+import subprocess
 import time
 
 import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.diag import pseudonyms
 from ansible_collections.hpcai.azure.plugins.module_utils._node.diag.catalog import CATALOG
+from ansible_collections.hpcai.azure.plugins.module_utils._node.diag.item import Command
 from ansible_collections.hpcai.azure.plugins.module_utils._node.diag.pseudonyms import Pseudonyms
 from ansible_collections.hpcai.azure.plugins.module_utils._node.diag.redact import Redactor
 from ansible_collections.hpcai.azure.plugins.module_utils._node.diag.settings import (
@@ -109,6 +114,7 @@ def test_the_rest_of_a_hidden_value_is_hidden_too() -> None:
 HOSTILE = (
     *("a", "A", "a.", "a-", "-", "--", ":", "::", "eyJ", "eyJ.", "?sv=", "?sv=&", "://a", "://a:", "a@", "a@a.", "0"),
     *("00 ", "token=", 'token=\\"', "--token ", "sig=", "-----BEGIN PRIVATE KEY-----", "$6$", "A_KEY", "1.1.1."),
+    *("a\\\\", "\\\\", "a$", "+", "UserId=", "UserId=a\\\\"),
     *("{", "\ufffd"),
 )
 UNFINISHED = f"-----BEGIN {'PRIVATE ' * 50_000}"
@@ -118,6 +124,7 @@ UNFINISHED = f"-----BEGIN {'PRIVATE ' * 50_000}"
 def test_hostile_text_costs_no_more_than_its_size(text: str) -> None:
     """A user can write anything into a log. A pattern whose time grows with the square would need hours for this."""
     names = Pseudonyms("salt")
+    names.learn(users=["CORP\\alice"])
     began = time.process_time()
     for item in CATALOG:
         names.learn_from(item, text)
@@ -151,13 +158,43 @@ def test_names_take_a_limited_amount_of_memory(monkeypatch: pytest.MonkeyPatch) 
     assert list(names.names) == [f"user{number}" for number in range(10)]
 
 
+SDIAG = """\
+Remote Procedure Call statistics by message type
+\tREQUEST_PARTITION_INFO                  ( 2009) count:10     ave_time:154    total_time:1543
+
+Remote Procedure Call statistics by user
+\talice           (    1000) count:84     ave_time:2      total_time:168
+\tprometheus      (     114) count:9      ave_time:2      total_time:18
+\tfirstname.lastname(  200001) count:2      ave_time:2      total_time:4
+
+Pending RPC statistics
+\tREQUEST_TERMINATE_JOB                   ( 6011) count:3
+"""
+"""As src/sdiag/sdiag.c of Slurm 24.11 prints it. A name may fill its column."""
+
+PROCESSES = """\
+    PID    PPID   UID USER                             STAT ELAPSED   RSS WCHAN       COMMAND
+      7       1  1000 alice                            S         10   200 do_wait     bob x 1000 carol
+      8       1   114 nvidia-persistenced              S         10   200 do_wait     nvidia-persiste
+      9       1 64030 slurmdbd                         S         10   200 do_wait     slurmdbd
+     10       1 200001 firstname.lastname@example.corp S         10   200 do_wait     sleep
+     11       1 200002 200002                          S         10   200 do_wait     sleep
+"""
+"""ps of procps 4.0.2. The last name has more than 32 characters."""
+
+
 @pytest.mark.parametrize(
-    ("item", "line", "learned", "kept"),
+    ("item", "text", "learned", "kept"),
     [
-        ("processes", "  7  1 alice  S 10 200 do_wait  bob x root  carol", "alice", "bob carol"),
+        (
+            "processes",
+            PROCESSES,
+            "alice firstname.lastname@example.corp",
+            "bob carol nvidia-persistenced.service slurmdbd 200002",
+        ),
         ("jobs", "7|alice|gpu-long|RUNNING|None|1:00|batch-3|x", "alice", "gpu-long RUNNING"),
         ("runs", "7|alice|gpu|FAILED|0:0|x|y|z|batch-3", "alice", "batch-3"),
-        ("scheduler", "\talice           ( 1000) count:84     ave_time:2", "alice", "count"),
+        ("scheduler", SDIAG, "alice firstname.lastname", "prometheus REQUEST_PARTITION_INFO REQUEST_TERMINATE_JOB"),
         (
             "nodes",
             "NodeName=batch-3 NodeAddr=host77 State=IDLE Reason=NodeName=error",
@@ -170,17 +207,44 @@ def test_names_take_a_limited_amount_of_memory(monkeypatch: pytest.MonkeyPatch) 
         ("job_logs", "NodeName=batch-3 UserId=alice(1000)", "", "batch-3 alice"),
     ],
 )
-def test_names_are_learned_only_where_no_user_writes(item: str, line: str, learned: str, kept: str) -> None:
+def test_names_are_learned_only_where_no_user_writes(item: str, text: str, learned: str, kept: str) -> None:
     names = Pseudonyms("salt")
-    names.learn_from(next(one for one in CATALOG if one.name == item), line)
+    names.learn_from(next(one for one in CATALOG if one.name == item), text)
     shown = names.replace(f"{learned} | {kept}")
     assert not [name for name in learned.split() if name in shown]
     assert shown.endswith(f"| {kept}")
 
 
+def test_ps_shows_uid_and_name_where_they_are_learned() -> None:
+    item = next(one for one in CATALOG if one.name == "processes")
+    assert isinstance(item.source, Command)
+    shown = subprocess.run(item.source.words, capture_output=True, text=True, check=True).stdout.splitlines()
+    (own,) = [line for line in shown if line.split()[0] == str(os.getpid())]
+    match = re.match(item.users, own)
+    assert match is not None
+    assert (int(match["uid"]), match["name"]) == (os.getuid(), pwd.getpwuid(os.getuid()).pw_name)
+    # ps cuts a name that is longer than its column, and one of up to 32 characters is shown nowhere else.
+    assert shown[0].index(" STAT") - shown[0].index("USER") == 32
+
+
+def test_accounts_of_people_are_learned_and_those_of_services_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    uids = {
+        "root": 0,
+        "mysql": 114,
+        "alice": 1000,
+        "slurmuser": 64030,
+        "dynamic": 61184,
+        "nobody": 65534,
+        "bob": 200001,
+    }
+    found = [pwd.struct_passwd((name, "x", uid, uid, "", "/", "/bin/sh")) for name, uid in uids.items()]
+    monkeypatch.setattr(pwd, "getpwall", lambda: found)
+    assert pseudonyms.users_of_this_machine() == ["alice", "bob"]
+
+
 def test_words_with_learned_names_are_replaced() -> None:
     names = Pseudonyms("salt")
-    names.learn(users=["alice", "CORP+x"], hosts=["batch-3.cluster.local", "10.1.2.3"])
+    names.learn(users=["alice"], hosts=["batch-3.cluster.local", "10.1.2.3"])
     host = names.of("host", "batch-3")
     assert (
         names.replace("batch-3: batch-3. x=batch-3, --alice")
@@ -189,6 +253,26 @@ def test_words_with_learned_names_are_replaced() -> None:
     assert names.replace("batch-3.cluster.local") == names.of("host", "batch-3.cluster.local")
     assert names.replace("batch-3.example") == f"{host}.example"
     assert names.replace("malice alicee batch-3-x batch") == "malice alicee batch-3-x batch"
+
+
+def test_names_with_a_domain_are_replaced() -> None:
+    """Winbind has CORP\\alice or CORP+alice, SSSD has alice@corp."""
+    names = Pseudonyms("salt")
+    learned = ["CORP\\alice", "CORP+carol", "dave.x@corp", "login3$"]
+    names.learn(users=learned)
+    alice, carol, dave, login = (names.of("user", name) for name in learned)
+    assert (
+        names.replace("CORP\\alice: x=CORP+carol, (dave.x@corp). -CORP+carol. login3$")
+        == f"{alice}: x={carol}, ({dave}). -{carol}. {login}"
+    )
+    assert names.replace('{"user": "CORP\\\\alice"}') == f'{{"user": "{alice}"}}'
+    assert names.replace("UserId=CORP\\alice(1000)") == f"UserId={alice}(1000)"
+    for path in ("/home/CORP/alice", "/home/carol", "/scratch/dave.x", "/home/alice@corp.example"):
+        shown = names.replace(path)
+        assert not [name for name in ("alice", "carol", "dave") if name in shown]
+    assert names.replace("malice\\x CORP\\alicee g++ a@b 7$") == "malice\\x CORP\\alicee g++ a@b 7$"
+    # Not learned, but at a place that has a name.
+    assert "bob" not in names.replace("UserId=CORP\\bob(1000) for user 'CORP+bob'")
 
 
 def key_lines(number: int) -> list[str]:

@@ -20,6 +20,7 @@ import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.ledger import accounting, checkpoints, compute, parts
 from ansible_collections.hpcai.azure.plugins.module_utils._node.ledger.accounting import JobRun, Skipped
+from ansible_collections.hpcai.azure.plugins.module_utils._node.ledger.buckets import rank_of
 from ansible_collections.hpcai.azure.plugins.module_utils._node.ledger.compute import Ledger, Sources
 from ansible_collections.hpcai.azure.plugins.module_utils._node.ledger.machines import machines_of
 
@@ -93,7 +94,15 @@ def test_further_trainings_of_a_user_are_added_up() -> None:
     found = ledger_of_runs(short_runs(1000), 1)
     assert len(found.work) == 51
     assert len(found.jobs) == 50
-    assert found.work["others", "alice"].runs == 950
+    others = found.work["other trainings", "alice"]
+    assert others.runs == 950
+    # A quarter of each run is kept. The runs may have been side by side, so the ratio of all is unknown.
+    assert others.seconds["kept"] > 0
+    assert others.ettr is None
+    assert found.work["t0", "alice"].ettr == pytest.approx(0.25)
+    # No comment can add to it.
+    (run,) = runs_of(run_line(1, "FAILED", 0, 10, comment="hpcai:training=other trainings"))
+    assert run.training == "other"
     assert sum(work.runs for work in found.work.values()) == found.runs == 1000
     assert sum(work.seconds["lost"] for work in found.work.values()) == found.seconds("lost") == 15_000
 
@@ -147,8 +156,38 @@ def test_too_many_runs_at_one_time_are_left_out_with_a_note(monkeypatch: pytest.
     at_once = [run_line(job, "COMPLETED", 100, 110) for job in range(1, 31)]
     found = ledger_of(lines(at_once), (), nodes=("c-0",))
     assert found.runs == 10
-    assert "20 records were skipped: more than 10 runs at a time." in found.notes
+    assert "20 records were skipped: runs of alice, because there were more than 10 at a time." in found.notes
     assert found.seconds("unknown") == 10
+
+
+def test_a_user_with_too_many_runs_removes_none_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which runs remained depended on the order of sacct only, so the nodes of other users' jobs looked idle."""
+    monkeypatch.setattr(parts, "MOST_RUNS", 10)
+    comment = ",".join(f"hpcai:x={number}" for number in range(9))
+    hers = [run_line(job, "COMPLETED", 100, 110, comment=comment) for job in range(1, 31)]
+    his = [run_line(job, "COMPLETED", 100, 110, "c-1", user="bob") for job in (31, 32)]
+    found = ledger_of(lines([*hers, *his]), (), nodes=NODES)
+    assert sum(found.totals["c-1", ""]) == 600
+    assert found.totals["c-1", ""][rank_of("unknown")] == 10
+    # Two of hers remain, each of which counts as three.
+    assert found.runs == 4
+    assert found.notes == ["28 records were skipped: runs of alice, because there were more than 10 at a time."]
+
+
+def test_the_number_of_calls_of_sacct_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a user with jobs that run at the same time uses up the time of the service, and there are no figures."""
+    monkeypatch.setattr(parts, "MOST_RUNS", 10)
+    ask = lines([run_line(job, "RUNNING", 0, None) for job in range(1, 31)])
+    calls: list[Sequence[str]] = []
+
+    def count(words: Sequence[str], handle: Callable[[str], None]) -> None:
+        calls.append(words)
+        ask(words, handle)
+
+    found = ledger_of(count, (), until=T0 + DAY, nodes=NODES)
+    assert found.runs == 10
+    assert 32 <= len(calls) <= 64
+    assert len(found.notes) == 1
 
 
 def test_runs_on_many_nodes_and_with_long_comments_count_as_several(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,6 +228,48 @@ def test_runs_have_their_texts_in_common() -> None:
     one, two = runs_of(*(run_line(job, "FAILED", 0, 10, "c-[0-3]", comment="hpcai:training=llama") for job in (1, 2)))
     for name in ("state", "exit", "nodes", "partition", "user", "training"):
         assert getattr(one, name) is getattr(two, name)
+
+
+def test_texts_of_users_are_not_kept_for_ever() -> None:
+    """Python 3.12.3 frees no interned text, so each training of a user would stay in the memory of a service."""
+    (run,) = runs_of(run_line(1, "FAILED", 0, 10, "c-[0,2]", user="user-one", comment="hpcai:training=only-here"))
+    for text in (run.training, run.user, run.nodes):
+        same = "".join(list(text))
+        assert same is not text
+        # It is another object if the text was interned before.
+        assert sys.intern(same) is same
+
+
+def kept_bytes(act: Callable[[], object]) -> int:
+    """The memory that is still in use after an action."""
+    tracemalloc.start()
+    try:
+        act()
+        return tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+
+
+def test_expanded_lists_of_nodes_take_a_limited_amount_of_memory() -> None:
+    hosts = parts.Hosts(most=10_000)
+
+    def expand() -> None:
+        for number in range(100):
+            assert len(hosts(f"c-[{number}-{number + 1999}]")) == 2000
+
+    # Five lists of 2000 names; 100 would take 12 MiB.
+    assert kept_bytes(expand) < 1 << 20
+
+
+def test_texts_in_common_take_a_limited_amount_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(accounting, "_MOST_TEXTS", 100)
+    reader = accounting.RunReader("@", lambda _run: None, Skipped())
+
+    def read() -> None:
+        for number in range(2000):
+            reader.line(run_line(number, "FAILED", 0, 10, comment=f"hpcai:training=t{number}"))
+
+    assert kept_bytes(read) < 100_000
 
 
 @pytest.mark.thorough
