@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from .lists import INSTANCES
 from .reading import Source
 from .replacing import Controller, health, output_of, replace, task_output, write_requests
 
@@ -74,6 +75,19 @@ def test_a_machine_with_an_ephemeral_system_disk_is_not_moved_if_it_would_not_co
 
     assert done.returncode != 0
     assert "The system disk of compute-3 is ephemeral" in output_of(done)
+    assert controller.updates == []
+    assert write_requests(source) == []
+
+
+def test_a_machine_whose_system_disk_is_unknown_is_not_moved(source: Source, controller: Controller) -> None:
+    source.simulator.add_fault(INSTANCES, action="strip", fields=["properties.storageProfile"])
+
+    done = replace(
+        source, controller, hpcai_replace="compute-3", hpcai_replace_confirm=True, hpcai_key_source="key_vault"
+    )
+
+    assert done.returncode != 0
+    assert "It is not known whether the system disk of compute-3 is ephemeral." in output_of(done)
     assert controller.updates == []
     assert write_requests(source) == []
 
