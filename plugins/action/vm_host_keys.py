@@ -17,10 +17,11 @@ from ..module_utils._node.machine.atomic import write_file
 from ..plugin_utils._azure import host_keys
 from ..plugin_utils._azure.concurrency import Deadline
 from ..plugin_utils._azure.connection import CONNECTION, connect, connections_for
-from ..plugin_utils._azure.console import Console, read_console, read_logs
+from ..plugin_utils._azure.console import Console, read_console, read_logs, wait_for_keys
 from ..plugin_utils._azure.errors import InventoryError
 from ..plugin_utils._azure.host_keys import Machine, Outcome, compare_keys, machines_of_hosts
 from ..plugin_utils._azure.targets import Target, find_targets, make_target
+from ..plugin_utils._progress import Progress, count, in_words
 
 _SPEC: dict[str, dict[str, Any]] = {
     **CONNECTION,
@@ -36,6 +37,16 @@ _SPEC: dict[str, dict[str, Any]] = {
     "hosts": {"type": "list", "elements": "str"},
     "path": {"type": "path"},
     "known": {"type": "str", "choices": ["compare", "skip", "replace"], "default": "compare"},
+    "previous": {
+        "type": "list",
+        "elements": "dict",
+        "options": {
+            "name": {"type": "str"},
+            "vm_id": {"type": "str", "required": True},
+            "keys": {"type": "list", "elements": "str", "required": True, "no_log": False},
+        },
+    },
+    "wait": {"type": "int", "default": 0},
     "required": {"type": "bool", "default": False},
     "timeout": {"type": "int", "default": 300},
 }
@@ -63,17 +74,27 @@ class ActionModule(ActionBase):
             ]
             hosts = map(str, options["hosts"] or [])
             of_hosts, left_out = machines_of_hosts(hosts, (task_vars or {}).get("hostvars") or {}, options["path"])
-            return self._work(options, [*machines, *of_hosts], left_out)
+            progress = Progress(str((task_vars or {}).get("inventory_hostname", "localhost")))
+            return self._work(options, [*machines, *of_hosts], left_out, progress)
         except InventoryError as error:
             raise AnsibleError(str(error)) from None
         except OSError as error:
             raise AnsibleError(f"{error.filename}: {error.strerror or error}") from None
 
-    def _work(self, options: Mapping[str, Any], machines: list[Machine], left_out: list[str]) -> dict[str, Any]:
+    def _work(
+        self, options: Mapping[str, Any], machines: list[Machine], left_out: list[str], progress: Progress
+    ) -> dict[str, Any]:
         before = {machine.path: host_keys.read_known_hosts(machine.path) for machine in machines}
         known = {machine: host_keys.known_keys(before[machine.path], machine.target.vm_id) for machine in machines}
         to_read = [machine for machine in machines if options["known"] != "skip" or not known[machine]]
-        consoles = self._consoles(options, {machine.target for machine in to_read})
+        consoles = wait_for_keys(
+            lambda targets: self._consoles(options, targets),
+            {machine.target for machine in to_read},
+            Deadline(options["wait"]),
+            lambda number, left: progress.say(
+                f"waiting for the host keys on {count(number, 'console')}", f"{in_words(left)} left"
+            ),
+        )
         kept = dict(before)
         if options["known"] == "replace":
             for machine in machines:
@@ -106,7 +127,7 @@ class ActionModule(ActionBase):
             try:
                 found |= self._of_subscription(options, subscription, members, deadline)
             except InventoryError as error:
-                found |= {target: Console(problem=str(error)) for target in members}
+                found |= {target: Console(problem=str(error), was_read=False) for target in members}
         return found
 
     def _of_subscription(
@@ -118,12 +139,13 @@ class ActionModule(ActionBase):
         # Check the vmId after reading: if it matches now, it matched before, because Azure never reuses a vmId.
         with connect(get, deadline, only_lists=True) as clients:
             present = set(find_targets(clients, members).present)
+        previous = {item["vm_id"].lower(): item["keys"] for item in options["previous"] or []}
         return {
-            target: Console(problem="the machine no longer exists in Azure.")
+            target: Console(problem="the machine no longer exists in Azure.", was_read=False)
             if target not in present
-            else Console(problem=str(log))
+            else Console(problem=str(log), was_read=False)
             if isinstance(log, InventoryError)
-            else read_console(log)
+            else read_console(log, previous.get(target.vm_id.lower(), ()))
             for target, log in logs.items()
         }
 

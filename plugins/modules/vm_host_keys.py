@@ -68,16 +68,45 @@ options:
         keys. A console that no longer shows keys is then not an error.
       - V(skip) does not query Azure for such machines.
       - V(replace) removes known keys that the console does not show, and adds those that it shows. Use it only for
-        machines that you have just reimaged, because it does not report unexpected keys.
+        machines that you have just reimaged, because it does not report unexpected keys. If the new systems may not
+        have booted yet, set O(previous) and O(wait) too.
     type: str
     choices: [compare, skip, replace]
     default: compare
+  previous:
+    description:
+      - Keys of the systems that were replaced. Set this to RV(verified) of a task that read the keys before the
+        reimage, with O(known=replace) and in check mode.
+      - Until a reimaged machine boots, its console may still show the keys of its previous system. These keys are
+        ignored.
+    type: list
+    elements: dict
+    suboptions:
+      name:
+        description: Name of the machine. It is ignored.
+        type: str
+      vm_id:
+        description: C(vmId) of the machine.
+        type: str
+        required: true
+      keys:
+        description: Type and fingerprint of each key.
+        type: list
+        elements: str
+        required: true
+  wait:
+    description:
+      - Seconds to wait until the consoles of all machines show keys. By default, the consoles are read once.
+      - If a console cannot be read for a minute, for example because boot diagnostics are not enabled, the task does
+        not wait longer for this machine.
+    type: int
+    default: 0
   required:
     description: Whether the task fails if the keys of a machine cannot be verified. Otherwise it only warns.
     type: bool
     default: false
   timeout:
-    description: Timeout in seconds for all requests to Azure together.
+    description: Timeout in seconds for all requests to Azure together, each time when the consoles are read.
     type: int
     default: 300
 attributes:
@@ -114,6 +143,20 @@ EXAMPLES = r"""
     sources: "{{ azure_inventory.sources | map(attribute='source') }}"
   run_once: true
   check_mode: true
+
+- name: Read the host keys of a machine that will be reimaged
+  hpcai.azure.vm_host_keys:
+    hosts: [compute000003]
+    known: replace
+  check_mode: true
+  register: keys_before
+
+- name: Wait up to half an hour for the keys of its new system, after the reimage
+  hpcai.azure.vm_host_keys:
+    hosts: [compute000003]
+    known: replace
+    previous: "{{ keys_before.verified }}"
+    wait: 1800
 
 - name: Add the keys of one machine, and fail if they cannot be verified
   hpcai.azure.vm_host_keys:

@@ -83,7 +83,7 @@ scale_sets:
       description: Name.
       type: str
     before:
-      description: Image of the model before the change.
+      description: Image of the model before the change. Empty if it is the image of a shared or community gallery.
       type: str
     image:
       description: Image of the model after the change.

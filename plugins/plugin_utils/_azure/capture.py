@@ -61,7 +61,7 @@ def read_machine(clients: Clients, target: Target) -> Machine:
         security=text_of(security.security_type if security else None) or _STANDARD,
         location=folded(text_of(found.location)),
         plan=plan_words(found.plan),
-        ephemeral=is_ephemeral(found.storage_profile.os_disk if found.storage_profile else None),
+        ephemeral=bool(is_ephemeral(found.storage_profile.os_disk if found.storage_profile else None)),
     )
 
 

@@ -22,7 +22,7 @@ import base64
 import binascii
 import hashlib
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -177,21 +177,66 @@ class Console:
 
     :ivar keys: the machine's keys, in the order in which they were printed.
     :ivar problem: why there are no keys. Empty if there are.
+    :ivar was_read: whether Azure returned its log.
     """
 
     keys: tuple[HostKey, ...] = ()
     problem: str = ""
+    was_read: bool = True
 
 
-def read_console(log: str) -> Console:
-    """Return the host keys in the log of a serial console."""
+_LONGEST_PAUSE_S = 15.0
+_UNREADABLE_S = 60.0
+"""Time after which a console that cannot be read ends the wait for it. The log appears when the machine starts."""
+
+
+def wait_for_keys(
+    read: Callable[[set[Target]], dict[Target, Console]],
+    targets: set[Target],
+    deadline: Deadline,
+    report: Callable[[int, float], object],
+) -> dict[Target, Console]:
+    """Read consoles until each of them shows keys, or waiting does not help. They are read at least once.
+
+    :param read: reads some of the consoles.
+    :param report: gets the number of consoles that are waited for, and the remaining seconds.
+    """
+    consoles = read(targets)
+    failed_at: dict[Target, float] = {}
+    pause = 1.0
+    while True:
+        left = deadline.remaining()
+        failed_at = {
+            target: failed_at.get(target, left) for target, console in consoles.items() if not console.was_read
+        }
+        awaited = {
+            target
+            for target, console in consoles.items()
+            if not console.keys and failed_at.get(target, left) - left < _UNREADABLE_S
+        }
+        if not awaited or not left:
+            return consoles
+        report(len(awaited), left)
+        deadline.wait(pause)
+        pause = min(2 * pause, _LONGEST_PAUSE_S)
+        consoles |= read(awaited)
+
+
+def read_console(log: str, previous: Collection[str] = ()) -> Console:
+    """Return the host keys in the log of a serial console.
+
+    :param previous: fingerprints of keys of the machine's previous system. Blocks with one of them are ignored.
+    """
     lines = [line.rstrip("\r") for line in log.split("\n")]
     kernel = next((number for number, line in enumerate(lines) if _KERNEL.search(line)), None)
     if kernel is None:
         return Console(
             problem="the log of its serial console does not contain the start of a boot, so it is truncated or empty."
         )
-    blocks = _blocks(lines[kernel:])
+    printed = _blocks(lines[kernel:])
+    blocks = [block for block in printed if not any(key.fingerprint in previous for key in block)]
+    if printed and not blocks:
+        return Console(problem="its serial console still shows the host keys of its previous system.")
     if not blocks:
         return Console(
             problem="its serial console shows no host keys. cloud-init prints them only at the first boot, and only if "

@@ -198,7 +198,7 @@ class InstanceFacts(TypedDict):
     azure_computer_name: str | None
     azure_admin_username: str | None
     azure_os_type: str | None
-    azure_ephemeral_os_disk: bool
+    azure_ephemeral_os_disk: bool | None
     azure_power_state: str | None
     azure_provisioning_state: str | None
     azure_health_state: str | None
@@ -313,9 +313,12 @@ def _common(vm: Any, scale_set: ScaleSetFacts | None, view: Any) -> InstanceFact
     return facts
 
 
-def is_ephemeral(disk: Any) -> bool:
+def is_ephemeral(disk: Any) -> bool | None:
     """Say whether a system disk is on the physical host, so that Azure makes it again when the machine leaves it."""
-    return bool(disk and disk.diff_disk_settings and disk.diff_disk_settings.option)
+    if not disk:
+        return None
+    settings = disk.diff_disk_settings
+    return bool(settings and settings.option)
 
 
 def _image(reference: Any) -> dict[str, str | None] | None:

@@ -41,7 +41,8 @@ class Image:
     """The image reference of a scale set's model or of an instance.
 
     Either ``id`` is set (a gallery's image version, or a managed image), or the others (an image of the marketplace).
-    ``exact_version`` is only known for instances.
+    ``exact_version`` is only known for instances. All are empty for an image of a shared or community gallery, which
+    Azure returns in ``sharedGalleryImageId`` or ``communityGalleryImageId``.
     """
 
     id: str = ""
@@ -52,7 +53,12 @@ class Image:
     exact_version: str = ""
 
     def __str__(self) -> str:
-        return self.id or ":".join((self.publisher, self.offer, self.sku, self.version))
+        return (self.id or ":".join((self.publisher, self.offer, self.sku, self.version))) if self.is_known else ""
+
+    @property
+    def is_known(self) -> bool:
+        """Whether it is of the marketplace, or has an id."""
+        return bool(self.id or self.publisher)
 
     @property
     def name(self) -> str:
@@ -87,6 +93,9 @@ def why_fixed(before: Image, after: Image, has_plan: bool) -> str:
 
     :param has_plan: whether the set was made with the plan of a marketplace image.
     """
+    # How Azure treats images of shared and community galleries is not known, so Azure decides.
+    if not (before.is_known and after.is_known):
+        return ""
     # "The Image type for a Virtual Machine Scale Set may not be changed": MicrosoftDocs/azure-docs#89791 and #92371,
     # Azure/azure-powershell#11817.
     if bool(before.id) != bool(after.id):
@@ -139,8 +148,8 @@ def parse_image(text: str, current: Image) -> Image:
         if current.publisher:
             return Image("", current.publisher, current.offer, current.sku, asked)
         raise InventoryError(
-            f"image: {asked}: a version alone needs a scale set whose image has versions, but it has {current}. Give "
-            "the complete id."
+            f"image: {asked}: a version alone needs a scale set whose image has versions, but it has "
+            f"{str(current) or 'an image of a shared or community gallery'}. Give the complete id."
         )
     raise InventoryError(
         f"image: {asked!r} is not an image: give the id of a gallery's image version "

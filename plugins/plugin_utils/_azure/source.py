@@ -25,7 +25,7 @@ from .options import FAIL, USE_CACHE, Options
 from .selection import Selection
 
 # Increase this number when the content of an answer changes, so that older answers are no longer used.
-CACHE_VERSION = 1
+CACHE_VERSION = 2
 
 
 class Store(Protocol):

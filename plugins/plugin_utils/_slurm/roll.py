@@ -169,7 +169,7 @@ def words_of(step: Step) -> str:
 def set_line(scale_set: Mapping[str, Any]) -> str:
     """Return a line about the image of a scale set and its instances."""
     image, before = str(scale_set["image"]), str(scale_set["before"])
-    change = "" if image == before else f", before {before}"
+    change = "" if image == before else f", before {before or 'an image of a shared or community gallery'}"
     outdated, current = len(scale_set["outdated"]), len(scale_set["current"])
     return f"{scale_set['name']}: {image}{change}; {current} of {outdated + current} instances have it"
 
@@ -202,7 +202,7 @@ def _after_a_stop(result: Mapping[str, Any], scale_sets: Iterable[Mapping[str, A
     if result["to_do"]:
         parts.append(f"These nodes have another image: {_names(result['to_do'])}.")
     earlier = sorted({str(item["before"]) for item in scale_sets if item["before"] != item["image"]})
-    back = f" -e image={earlier[0]}" if len(earlier) == 1 else " with the image before"
+    back = f" -e image={earlier[0]}" if len(earlier) == 1 and earlier[0] else " with the image before"
     parts.append(f"New instances get the new image. To continue, run this again. To go back, run it{back}.")
     return parts
 

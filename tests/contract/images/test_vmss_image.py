@@ -132,6 +132,22 @@ def test_another_kind_of_image_is_refused_for_all_sets(
     assert write_requests(simulator) == []
 
 
+@pytest.mark.parametrize("field", ["sharedGalleryImageId", "communityGalleryImageId"])
+def test_azure_decides_whether_an_image_of_another_gallery_can_be_replaced(simulator: Simulator, field: str) -> None:
+    reference = {field: "/CommunityGalleries/hpc-1a2b/Images/node/Versions/1.0.0"}
+    simulator.scale_set("compute").profile["storageProfile"]["imageReference"] = reference
+
+    with pytest.raises(InventoryError, match=r"it has an image of a shared or community gallery\. Give"):
+        set_image(simulator, "1.1.0")
+    foreseen = set_image(simulator, version_id(simulator), check=True)
+    assert (foreseen["scale_sets"][0]["before"], counts(foreseen)) == ("", {"compute": (0, 2)})
+    # How Azure decides is not known, so this is not the simulator's answer.
+    simulator.add_fault("PATCH", status=409, code="OperationNotAllowed", message="Azure has decided.")
+    with pytest.raises(InventoryError, match="OperationNotAllowed: Azure has decided"):
+        set_image(simulator, version_id(simulator))
+    assert write_requests(simulator) == ["PATCH compute"]
+
+
 def test_only_the_version_of_an_image_with_a_plan_can_change(simulator: Simulator) -> None:
     reference = {"publisher": "microsoft-dsvm", "offer": "ubuntu-hpc", "sku": "2204", "version": "22.04.2025041101"}
     plan = {"publisher": "microsoft-dsvm", "product": "ubuntu-hpc", "name": "2204"}

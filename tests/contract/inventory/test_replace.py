@@ -7,10 +7,17 @@
 from __future__ import annotations
 
 import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
+from simulator import console
+from simulator.resources import Instance
+
+from .lists import INSTANCES
 from .reading import Source
 from .replacing import Controller, health, output_of, replace, task_output, write_requests
 
@@ -46,22 +53,47 @@ def ephemeral(source: Source) -> None:
     scale_set.profile["storageProfile"]["osDisk"]["diffDiskSettings"] = {"option": "Local"}
 
 
+@contextmanager
+def boots_late(source: Source, instance: Instance) -> Iterator[None]:
+    """Let the console show the log of the old system until it has been read after the redeployment."""
+    instance.console_log = console.log(instance).decode()
+    over = threading.Event()
+
+    def watch() -> None:
+        while not over.wait(0.05):
+            paths = [item["path"].lower() for item in source.simulator.requests()]
+            moved = next((number for number, path in enumerate(paths) if path.endswith("/redeploy")), len(paths))
+            if any("/bootdiagnostics/" in path for path in paths[moved:]):
+                instance.console_log = None
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
 def test_a_moved_machine_with_an_ephemeral_system_disk_has_new_host_keys(
     source: Source, controller: Controller
 ) -> None:
     ephemeral(source)
     known = source.path.parent / "known_hosts"
     instance = source.simulator.instance("compute_3")
-    known.write_text(f"{instance.vm_id} ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOLD\n", encoding="utf-8")
     (before,) = instance.host_keys
+    known.write_text(f"{instance.vm_id} {before}\n", encoding="utf-8")
     options: dict[str, Any] = {"hpcai_key_source": "key_vault", "hpcai_known_hosts": str(known)}
+    options["hpcai_replace_boot"] = 10
 
-    done = replace(source, controller, hpcai_replace="compute-3", hpcai_replace_confirm=True, **options)
+    with boots_late(source, instance):
+        done = replace(source, controller, hpcai_replace="compute-3", hpcai_replace_confirm=True, **options)
 
     (key,) = instance.host_keys
     assert key != before
     lines = [line for line in known.read_text(encoding="utf-8").splitlines() if line.startswith(instance.vm_id)]
     assert lines == [f"{instance.vm_id} {key.removesuffix(' root@localhost')}"], output_of(done)
+    assert "ctl: waiting for the host keys on 1 console, " in output_of(done)
     assert "With a new system disk, made from the image: compute-3. Run site.yml" in output_of(done)
 
 
@@ -74,6 +106,19 @@ def test_a_machine_with_an_ephemeral_system_disk_is_not_moved_if_it_would_not_co
 
     assert done.returncode != 0
     assert "The system disk of compute-3 is ephemeral" in output_of(done)
+    assert controller.updates == []
+    assert write_requests(source) == []
+
+
+def test_a_machine_whose_system_disk_is_unknown_is_not_moved(source: Source, controller: Controller) -> None:
+    source.simulator.add_fault(INSTANCES, action="strip", fields=["properties.storageProfile"])
+
+    done = replace(
+        source, controller, hpcai_replace="compute-3", hpcai_replace_confirm=True, hpcai_key_source="key_vault"
+    )
+
+    assert done.returncode != 0
+    assert "It is not known whether the system disk of compute-3 is ephemeral." in output_of(done)
     assert controller.updates == []
     assert write_requests(source) == []
 

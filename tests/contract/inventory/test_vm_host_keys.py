@@ -245,6 +245,18 @@ def test_an_unreadable_log_is_reported_without_its_signature(source: Source, fau
     assert "sig=" not in done.stdout + done.stderr
 
 
+def test_keys_of_a_previous_system_are_removed_and_not_added_again(source: Source) -> None:
+    wanted = machines(source, "ctl")
+    result_of(run(source, wanted))
+    before = result_of(run(source, wanted, "--check", known="replace"))["verified"]
+    assert key(source, "ctl") in known(source).read_text(encoding="utf-8")
+
+    done = result_of(run(source, wanted, known="replace", previous=before))
+
+    assert "still shows the host keys of its previous system" in done["unverified"][0]["reason"]
+    assert key(source, "ctl") not in known(source).read_text(encoding="utf-8")
+
+
 def test_another_machine_with_the_same_id_is_not_verified(source: Source) -> None:
     (item,) = machines(source, "compute000003")
 

@@ -6,9 +6,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
-from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.console import complete_key, read_console
+from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.concurrency import Deadline
+from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.console import (
+    Console,
+    HostKey,
+    complete_key,
+    read_console,
+    wait_for_keys,
+)
+from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.targets import Target
 
 ED25519 = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAINdl5VwOM5h6uq1Z098Xi5fvyJSQDcCcEnZZYvHS/fNh"
 EVIL = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGFLC6yXTpYmdkQstt6l2vzoJHRkQfvFllD3sVNg0L3o"
@@ -179,3 +189,76 @@ def test_the_fingerprint_has_the_format_of_ssh_keygen() -> None:
     assert key is not None
     assert key.fingerprint.startswith("ssh-ed25519 SHA256:")
     assert len(key.fingerprint) == len("ssh-ed25519 SHA256:") + 43
+
+
+def test_keys_of_the_previous_system_are_ignored() -> None:
+    previous = [key.fingerprint for key in read_console(UBUNTU).keys]
+    new = f"[    0.000000] Linux version 6.8.0\n{block(EVIL)}"
+
+    assert "still shows the host keys of its previous system" in read_console(UBUNTU, previous).problem
+    assert [str(key) for key in read_console(new, previous).keys] == [EVIL]
+    # Azure may keep the log of the previous system.
+    assert [str(key) for key in read_console(UBUNTU + new, previous).keys] == [EVIL]
+    assert "different sets" in lacks(UBUNTU + new)
+
+
+A, B = Target("/a", "vm-a"), Target("/b", "vm-b")
+SHOWS, SILENT = Console((HostKey("ssh-ed25519", "AAAA"),)), Console(problem="shows no host keys")
+UNREADABLE = Console(problem="boot diagnostics", was_read=False)
+
+
+def wait(seconds: float, console: Callable[[Target, float], Console]) -> tuple[dict[Target, Console], list[float], str]:
+    """Wait for the keys of A and B. Return their consoles, the times of the readings, and which were read last."""
+    now, times, last = [0.0], [], [""]
+
+    def sleep(pause: float) -> None:
+        now[0] += pause
+
+    def read(targets: set[Target]) -> dict[Target, Console]:
+        times.append(now[0])
+        last[0] = "".join(sorted(target.vm_id[-1] for target in targets))
+        return {target: console(target, now[0]) for target in targets}
+
+    deadline = Deadline(seconds, lambda: now[0], sleep)
+    return wait_for_keys(read, {A, B}, deadline, lambda number, left: None), times, last[0]
+
+
+def test_without_a_wait_consoles_are_read_once() -> None:
+    found, times, last = wait(0, lambda target, now: SILENT)
+
+    assert (found, times, last) == ({A: SILENT, B: SILENT}, [0], "ab")
+
+
+def test_the_wait_ends_as_soon_as_all_consoles_show_keys() -> None:
+    found, times, last = wait(1800, lambda target, now: SHOWS if target == A or now > 100 else SILENT)
+
+    assert found == {A: SHOWS, B: SHOWS}
+    assert times == [0, 1, 3, 7, 15, 30, 45, 60, 75, 90, 105]
+    assert last == "b"
+
+
+def test_the_wait_ends_in_time_with_a_last_reading() -> None:
+    found, times, _last = wait(20, lambda target, now: SHOWS if now == 20 else SILENT)
+
+    assert found == {A: SHOWS, B: SHOWS}
+    assert times == [0, 1, 3, 7, 15, 20]
+
+
+def test_an_unreadable_console_is_not_awaited_for_long() -> None:
+    found, times, _last = wait(1800, lambda target, now: UNREADABLE)
+
+    assert found == {A: UNREADABLE, B: UNREADABLE}
+    assert times[-1] == 60
+
+
+def test_others_are_awaited_after_an_unreadable_console_has_been_given_up() -> None:
+    found, times, last = wait(300, lambda target, now: UNREADABLE if target == A else SHOWS if now > 200 else SILENT)
+
+    assert (found, last) == ({A: UNREADABLE, B: SHOWS}, "b")
+    assert 200 < times[-1] < 220
+
+
+def test_a_console_that_cannot_be_read_for_a_moment_is_awaited() -> None:
+    found, _times, _last = wait(300, lambda target, now: SHOWS if now > 200 else UNREADABLE if now == 45 else SILENT)
+
+    assert found == {A: SHOWS, B: SHOWS}

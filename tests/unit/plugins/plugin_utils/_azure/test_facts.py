@@ -50,6 +50,7 @@ def test_an_empty_machine_has_all_facts(vm: Any) -> None:
         assert facts["azure_resource_group"] == "cluster"
         assert facts["azure_power_state"] is None
         assert facts["azure_zone"] is None
+        assert facts["azure_ephemeral_os_disk"] is (False if vm.storage_profile else None)
         assert facts["azure_tags"] == {}
 
 

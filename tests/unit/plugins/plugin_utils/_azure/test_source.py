@@ -6,15 +6,25 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from typing import Any, cast
 
 import pytest
 
 from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.credentials import Identity, find_cloud
 from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.errors import InventoryError
-from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.facts import Listing
+from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.facts import (
+    Instance,
+    InstanceFacts,
+    Interface,
+    Listing,
+    ScaleSetFacts,
+    VirtualNetwork,
+)
 from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.selection import Selection
 from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.source import (
+    CACHE_VERSION,
     ListingCache,
     Outcome,
     cache_key,
@@ -61,6 +71,19 @@ def test_a_cached_answer_is_loaded_unchanged() -> None:
     assert store.written == 1
 
 
+def test_other_content_has_another_version() -> None:
+    kinds = (Listing, Instance, InstanceFacts, Interface, ScaleSetFacts, VirtualNetwork)
+    fields = [
+        [kind.__name__, name, getattr(form, "__forward_arg__", repr(form))]
+        for kind in kinds
+        for name, form in sorted(kind.__annotations__.items())
+    ]
+    content = hashlib.sha256(json.dumps(fields).encode()).hexdigest()[:16]
+
+    # If the content differs, increase CACHE_VERSION, and write both here.
+    assert (CACHE_VERSION, content) == (2, "31447efd363ac9f5")
+
+
 @pytest.mark.parametrize(
     ("age", "timeout", "fresh"), [(0, 60, True), (59, 60, True), (60, 60, False), (10**9, 0, True), (-1, 60, False)]
 )
@@ -78,11 +101,11 @@ def test_an_answer_is_fresh_until_the_timeout(age: float, timeout: float, fresh:
         "text",
         [],
         {},
-        {"version": 0, "key": "key", "fetched_at": 1, "answer": "{}"},
-        {"version": 1, "key": "another", "fetched_at": 1, "answer": "{}"},
-        {"version": 1, "key": "key", "fetched_at": None, "answer": "{}"},
-        {"version": 1, "key": "key", "fetched_at": 1, "answer": "{"},
-        {"version": 1, "key": "key", "fetched_at": 1},
+        {"version": CACHE_VERSION - 1, "key": "key", "fetched_at": 1, "answer": "{}"},
+        {"version": CACHE_VERSION, "key": "another", "fetched_at": 1, "answer": "{}"},
+        {"version": CACHE_VERSION, "key": "key", "fetched_at": None, "answer": "{}"},
+        {"version": CACHE_VERSION, "key": "key", "fetched_at": 1, "answer": "{"},
+        {"version": CACHE_VERSION, "key": "key", "fetched_at": 1},
     ],
 )
 def test_an_invalid_cache_entry_is_ignored(envelope: Any) -> None:

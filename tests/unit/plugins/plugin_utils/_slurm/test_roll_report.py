@@ -22,6 +22,7 @@ def result(**changes: Any) -> dict[str, Any]:
 def test_a_set_is_described_in_one_line() -> None:
     assert set_line(SETS[0]) == "compute: p:o:s:2, before p:o:s:1; 1 of 3 instances have it"
     assert set_line({**SETS[0], "before": "p:o:s:2"}) == "compute: p:o:s:2; 1 of 3 instances have it"
+    assert ", before an image of a shared or community gallery; 1 of" in set_line({**SETS[0], "before": ""})
 
 
 def test_a_stop_says_why_and_how_to_go_on_or_back() -> None:
@@ -32,6 +33,10 @@ def test_a_stop_says_why_and_how_to_go_on_or_back() -> None:
         "another image: compute-3, compute-4. New instances get the new image. To continue, run this again. To go "
         "back, run it -e image=p:o:s:1."
     )
+
+
+def test_an_image_without_a_name_is_not_in_the_command_to_go_back() -> None:
+    assert report(result(stopped="no."), [{**SETS[0], "before": ""}]).endswith("run it with the image before.")
 
 
 def test_left_out_nodes_are_named_with_their_reasons() -> None:
