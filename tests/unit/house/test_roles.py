@@ -207,7 +207,7 @@ def test_downloads_do_not_fail_in_check_mode(roles: list[pathlib.Path]) -> None:
     assert [name for name in failing if "signing key" not in name] == []
 
 
-def repeated_keys(node: yaml.Node, where: str = "") -> list[str]:
+def repeated_keys(node: yaml.Node | None, where: str = "") -> list[str]:
     """The keys that a mapping both has and merges (``<<``), at any depth: Ansible warns of each in each run."""
     found = []
     if isinstance(node, yaml.MappingNode):

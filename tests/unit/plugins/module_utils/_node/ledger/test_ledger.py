@@ -338,7 +338,6 @@ def test_the_page_escapes_reasons() -> None:
     shown = output.page(output.as_data(ledger_of(lines([], events), ()), output.Rates()))
     assert "<script" not in shown
     assert "&lt;script&gt;" in shown
-    # A heading stands above its numbers.
     assert '<th class="n">node-hours</th>' in shown
 
 
