@@ -291,7 +291,7 @@ def test_a_notebook_works_while_the_hub_is_away_and_after_it(portal: Portal, clu
         portal.wait_for(NO_ANSWER)
     finally:
         cluster.ssh(LOGIN, "sudo systemctl start hpcai-portal")
-    # The page of errors reloads by itself.
+    # The page of errors reloads automatically.
     portal.page.wait("document.querySelector('#stop') !== null", 90)
     portal.return_to_lab("alice")
     assert [job[:3] for job in jobs(cluster, CONTROLLER)] == [job[:3] for job in before]
