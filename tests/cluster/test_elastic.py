@@ -174,7 +174,7 @@ def test_a_drained_node_stays_until_it_is_retired(cluster: ElasticCluster, sourc
 
 def test_a_paused_set_orders_nothing_until_it_is_opened(cluster: ElasticCluster) -> None:
     cluster.run("sudo hpcnode elastic pause gpu")
-    wait_for(lambda: "gpu is paused" in cluster.run("sudo hpcnode elastic status", check=False), 30, cluster)
+    wait_for(lambda: "(paused)" in cluster.run("sudo hpcnode elastic status", check=False), 30, cluster)
     job = submit(cluster, 5, "--nodelist=gpu-1")
     time.sleep(45)
     assert (members(cluster), state_of(cluster, job)) == ([], "CONFIGURING")
