@@ -172,9 +172,7 @@ STEPS = (
     Step("unit-jobs", (*PYTEST, *(f"{NODE}/{part}" for part in JOBS), *DAILY), quick=True, limit=2400),
     Step("ansible-lint", ("ansible-lint", "--offline"), quick=True),
     Step("mypy", ("mypy",), quick=True),
-    Step(
-        "docs", ("antsibull-docs", "lint-collection-docs", "--plugin-docs", "--check-extra-docs-refs", "."), quick=True
-    ),
+    Step("docs", ("antsibull-docs", "lint-collection-docs", "--plugin-docs", "--check-extra-docs-refs", ".")),
     # At this position it starts when the scenario has its cluster. Until then both would compete for the CPUs.
     Step("hardware", ("tests/setup/hardware.sh", *DAILY), needs=("venv", "host"), urgent=True, limit=4800),
     Step(

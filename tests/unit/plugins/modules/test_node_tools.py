@@ -15,10 +15,26 @@ import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.tools import disk
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.tools.layout import LOCK
 from ansible_collections.hpcai.azure.plugins.modules import node_tools
 
 RunModule = Callable[..., dict[str, Any]]
+FEW = ("__init__.py", "cli/__init__.py", "cli/main.py")
+
+
+@pytest.fixture(autouse=True)
+def few_sources(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tool of three files, because each installation compiles all of them. One test installs the complete tool."""
+    if "every_source" not in request.fixturenames:
+        every = disk.read_sources()
+        monkeypatch.setattr(disk, "read_sources", lambda: {path: every[path] for path in FEW})
+
+
+@pytest.fixture
+def every_source() -> dict[str, bytes]:
+    """The sources of the complete tool."""
+    return disk.read_sources()
 
 
 @pytest.fixture
@@ -159,12 +175,16 @@ def test_reloads_a_running_systemd_once_after_a_change(
     assert commands_run == commands
 
 
-def test_installed_files_are_readable_by_all_users(root: pathlib.Path, run_module: RunModule) -> None:
+def test_installed_files_are_complete_and_readable_by_all_users(
+    root: pathlib.Path, run_module: RunModule, every_source: dict[str, bytes]
+) -> None:
     before = os.umask(0o077)
     try:
         run_module(node_tools.main, root=str(root))
     finally:
         os.umask(before)
+    package = root / "usr/lib/hpcai/lib/hpcai_node"
+    assert {str(path.relative_to(package)) for path in package.rglob("*.py")} == set(every_source)
     for path in (root / "usr/lib/hpcai").rglob("*"):
         if not path.is_symlink() and path != root / LOCK.lstrip("/"):
             assert path.stat().st_mode & 0o7777 == (0o755 if path.is_dir() else 0o644), path

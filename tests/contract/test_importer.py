@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-REPOSITORY = Path(__file__).resolve().parents[7]
+REPOSITORY = Path(__file__).resolve().parents[2]
 _HPCNODE = "import sys; sys.path.insert(0, sys.argv.pop(1)); from _node.cli.main import main; sys.exit(main())"
 
 _ENROOT = """\
