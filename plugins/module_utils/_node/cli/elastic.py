@@ -64,7 +64,8 @@ Lets Slurm power up as many free slots as the set has instances without a lease,
 created in the portal. The daemon gives them to these slots. Without adopt, the daemon deletes such instances after some
 minutes, unless a job needs them.
 
-Exit status: 0 done, or nothing to do, 1 no slot is free, or slurmctld refuses, 2 the daemon has not run yet.
+Exit status: 0 done, or nothing to do, 1 no slot is free, or slurmctld refuses, 2 the daemon does not run, or Azure does
+not answer.
 """
 _CANARY = """\
 The VMIDs are the machines with an old image. The command waits until another machine of the set has joined and no
@@ -263,10 +264,14 @@ def _adopt(args: argparse.Namespace, root: Root) -> Answer:
 
     settings = _settings(root)
     [name] = _chosen(settings, [args.set])
-    found = status.read_status(root)
-    one = (found or {}).get("sets", {}).get(name)
-    if one is None:
+    if status.read_status(root) is None:
         raise ConfigError("the daemon has not run yet: see 'systemctl status hpcai-elastic'")
+    found = status.read_again(root, name)
+    if found is None:
+        return Answer(UNKNOWN, "the daemon has not read the set in time: see 'systemctl status hpcai-elastic'")
+    one = found["sets"][name]
+    if not one["strangers"] and found["problems"]:
+        return Answer(UNKNOWN, f"{name} has no known instance without a lease, but: {found['problems'][0]}")
     free = [slot["slot"] for slot in one["slots"] if status.is_free(slot)]
     slots = free[: len(one["strangers"])]
     if not slots:

@@ -25,7 +25,7 @@ from .views import SlurmView
 
 LOCK = "/run/hpcai/elastic.lock"
 """Held by the only daemon that may run."""
-PAUSE, RESUME, KEEP, RETIRE = CONTROLS = ("pause", "resume-set", "keep", "retire")
+PAUSE, RESUME, KEEP, RETIRE, READ = CONTROLS = ("pause", "resume-set", "keep", "retire", spool.READ)
 """What an administrator asks for."""
 ERROR, INFO = "<3>", "<6>"
 """Priority prefixes of lines for the journal (sd-daemon(3))."""
@@ -111,6 +111,9 @@ class Daemon:
         for request in spool.take(self._root, spool.SPOOL, spool.PROGRAMS):
             lines.append(f"{INFO}Slurm asks: {request.kind} {', '.join(request.names[:20])}")
         for request in spool.take(self._root, spool.CONTROL, CONTROLS):
+            if request.kind == READ:
+                self._reconciler.read_again(request.names)
+                continue
             lines.append(f"{INFO}{apply_request(self._reconciler.book, request, self._settings)}")
             self._save(self._reconciler.book)
         return lines

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Callable, Protocol
 
@@ -158,6 +158,12 @@ class Reconciler:
         self._began = 0.0
         self._early_keep: dict[str, float] = {}
 
+    def read_again(self, names: Iterable[str]) -> None:
+        """Read sets in the next pass, unless Azure has asked to wait."""
+        for name in names:
+            if name in self._readings:
+                self._readings[name].at = 0.0
+
     def run(self, now: float, monotonic: float, stopped: str = "") -> Pass:
         """Make one pass.
 
@@ -181,8 +187,7 @@ class Reconciler:
             return done
         if bool(stopped) != self._is_stopped:
             self._is_stopped = bool(stopped)
-            for reading in self._readings.values():
-                reading.at = 0.0
+            self.read_again(self._readings)
         # Before Azure is asked, which may take minutes.
         urgent = evict(done.slurm, self.book, now, self.settings)
         if urgent.actions:

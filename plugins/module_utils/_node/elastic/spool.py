@@ -38,6 +38,8 @@ SILENT_S = 600.0
 RESUME, SUSPEND, RESUME_FAIL = PROGRAMS = ("resume", "suspend", "resume-fail")
 _LONGEST = 1 << 16
 _MOST = 1000
+READ = "read"
+"""The request to read sets of Azure in the next pass, although nothing has changed."""
 SCHEMA = 1
 
 

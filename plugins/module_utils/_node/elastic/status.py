@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Callable
 
 from ..machine.atomic import read_state, write_state
 from ..machine.exposition import Metric, as_text, write_text_file
 from ..machine.root import Root
+from . import spool
 from .book import DELETING, JOINED, LEASED, LEAVING, Book
 from .settings import RUN_FOLDER, Settings
 from .views import SlurmView
@@ -21,6 +22,9 @@ STATUS_FILE = f"{RUN_FOLDER}/status/status.json"
 SCHEMA = 1
 METRICS_FILE = "hpcai_elastic.prom"
 OFF, WANTED, ORDERED, FAILED = "off", "wanted", "ordered", "failed"
+READ_S = 60.0
+"""How long a command waits for the daemon to read a set: a pass takes seconds, and longer if Azure answers slowly."""
+_LOOK_S = 1.0
 STATES = (OFF, WANTED, ORDERED, LEASED, JOINED, LEAVING, DELETING, FAILED)
 """The states of a slot."""
 METRICS: Mapping[str, str] = {
@@ -93,6 +97,29 @@ def write_status(root: Root, status: Mapping[str, Any], settings: Settings) -> N
 def read_status(root: Root) -> dict[str, Any] | None:
     """Return the state after the last pass; None if there is no readable one."""
     return read_state(root, STATUS_FILE, SCHEMA)
+
+
+def read_again(
+    root: Root,
+    name: str,
+    timeout_s: float = READ_S,
+    clock: Callable[[], float] = time.time,
+    sleep: Callable[[float], None] = time.sleep,
+) -> dict[str, Any] | None:
+    """Let the daemon read a set of Azure, and return the state after that; None if it takes longer than the timeout.
+
+    :raises OSError: the request cannot be written.
+    """
+    began = clock()
+    spool.write(root, spool.CONTROL, spool.READ, [name], began)
+    while clock() - began < timeout_s:
+        sleep(_LOOK_S)
+        found = read_status(root)
+        # A pass that began earlier may have read the set before.
+        if found and found["time"] > int(began):
+            return found
+        spool.poke(root)
+    return None
 
 
 def metrics(status: Mapping[str, Any]) -> str:

@@ -16,7 +16,7 @@ import pytest
 from ansible_collections.hpcai.azure.plugins.module_utils._node.cli import elastic
 from ansible_collections.hpcai.azure.plugins.module_utils._node.cli.command import BAD, GOOD, UNKNOWN, USAGE
 from ansible_collections.hpcai.azure.plugins.module_utils._node.cli.main import main
-from ansible_collections.hpcai.azure.plugins.module_utils._node.elastic import settle, spool
+from ansible_collections.hpcai.azure.plugins.module_utils._node.elastic import settle, spool, status
 from ansible_collections.hpcai.azure.plugins.module_utils._node.elastic.daemon import Daemon
 from ansible_collections.hpcai.azure.plugins.module_utils._node.elastic.settings import FORM
 from ansible_collections.hpcai.azure.plugins.module_utils._node.elastic.turn import POWER_UP, Change
@@ -62,6 +62,16 @@ class Controller:
             self.world.tick(15)
             lines += self.daemon.one_pass(self.world.now, self.world.now)[1]
         return lines
+
+    def runs(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """From now on, the daemon makes a pass in each second that a command waits."""
+
+        def sleep(seconds: float) -> None:
+            self.world.tick(seconds)
+            self.daemon.one_pass(self.world.now, self.world.now)
+
+        again = functools.partial(status.read_again, clock=lambda: self.world.now, sleep=sleep)
+        monkeypatch.setattr(status, "read_again", again)
 
     def call(self, *words: str) -> tuple[int, str]:
         """Run a command, and return its exit status and what it prints."""
@@ -132,33 +142,60 @@ def test_without_the_daemon_a_request_is_left_and_the_command_says_so(controller
     assert shown.startswith("the daemon last ran 700 s ago")
 
 
-def test_adopt_powers_up_a_slot_for_each_instance_without_a_lease(controller: Controller) -> None:
+def test_adopt_reads_the_set_and_powers_up_a_slot_for_each_instance_without_a_lease(
+    controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    controller.runs(monkeypatch)
     assert controller.call("adopt", "gpu") == (GOOD, "gpu has no instance without a lease\n")
     controller.world.arm.person_grows(2)
-    controller.passes(25)
-    assert "2 instances without a lease" in controller.call("status")[1]
+    # The daemon reads a set without nodes every 5 minutes.
+    began = controller.world.now
     assert controller.call("adopt", "gpu") == (GOOD, "gpu-0, gpu-1 get the instances without a lease\n")
+    assert controller.world.now - began <= 5
     assert controller.ran == ["scontrol update NodeName=gpu-[0-1] State=POWER_UP"]
+    assert "2 instances without a lease" in controller.call("status")[1]
     controller.world.slurm.change(Change(POWER_UP, ("gpu-0", "gpu-1")))
     controller.passes(10)
     assert controller.call("status")[1].startswith("gpu: 4 off, 2 joined\n")
     assert (controller.world.arm.created, controller.world.arm.changes) == (2, 0)
 
 
-def test_adopt_without_a_free_slot_changes_nothing(controller: Controller) -> None:
+def test_adopt_without_a_free_slot_changes_nothing(controller: Controller, monkeypatch: pytest.MonkeyPatch) -> None:
     controller.world.slurm.submit(6, 1e9)
     controller.passes(20)
     controller.world.arm.person_grows(1)
-    controller.passes(12)
+    controller.runs(monkeypatch)
     assert controller.call("adopt", "gpu") == (BAD, "gpu has no free slot\n")
     assert not controller.ran
 
 
-def test_adopt_does_not_use_a_slot_that_a_person_has_drained(controller: Controller) -> None:
+def test_adopt_does_not_use_a_slot_that_a_person_has_drained(
+    controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
     controller.world.slurm.drain("gpu-0", "bad slot in the rack")
     controller.world.arm.person_grows(1)
-    controller.passes(25)
+    controller.runs(monkeypatch)
     assert controller.call("adopt", "gpu") == (GOOD, "gpu-1 get the instances without a lease\n")
+
+
+def test_adopt_says_that_azure_does_not_answer(controller: Controller, monkeypatch: pytest.MonkeyPatch) -> None:
+    controller.world.arm.person_grows(1)
+    controller.world.arm.list_faults = ["failed"] * 9
+    controller.runs(monkeypatch)
+    code, shown = controller.call("adopt", "gpu")
+    assert (code, controller.ran) == (UNKNOWN, [])
+    assert "gpu has no known instance without a lease, but: gpu: " in shown
+
+
+def test_adopt_does_not_wait_for_ever_for_a_daemon_that_does_not_run(
+    controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    again = functools.partial(status.read_again, clock=lambda: controller.world.now, sleep=controller.world.tick)
+    monkeypatch.setattr(status, "read_again", again)
+    began = controller.world.now
+    code, shown = controller.call("adopt", "gpu")
+    assert (code, controller.world.now - began) == (UNKNOWN, 60)
+    assert shown == "the daemon has not read the set in time: see 'systemctl status hpcai-elastic'\n"
 
 
 @pytest.mark.parametrize(("boots", "code"), [([], GOOD), (["never"] * 9, BAD)])

@@ -216,7 +216,7 @@ def test_the_daemon_takes_requests_and_writes_status_metrics_and_cost(tmp_path: 
     assert not again["sets"]["gpu"]["paused"]
     spool.write(root, spool.CONTROL, "retire", list(status.machines(again).values()), world.now, words="faulty")
     assert any("retires gpu-0: faulty" in line for line in daemon.one_pass(world.now, world.now)[1])
-    assert set(CONTROLS) == {"pause", "resume-set", "keep", "retire"}
+    assert set(CONTROLS) == {"pause", "resume-set", "keep", "retire", "read"}
 
 
 def test_the_budget_is_the_list_price_of_the_day_and_the_month() -> None:
