@@ -179,9 +179,10 @@ def _table(view: Mapping[str, Any], asks: str | None) -> str:
     if view.get("value"):
         unit = view.get("unit", "count")
         cells += f'<td class="number" data-value="{{{{ .Value }}}}" data-unit="{unit}">{{{{ .Value }}}}</td>'
+    rows = f'sortByLabel "{columns[0]}" $rows' if columns else "$rows"
     return (
         f"{{{{ $rows := {query} }}}}{{{{ if $rows }}}}<table>\n<tr>{heads}</tr>\n"
-        f'{{{{ range sortByLabel "{columns[0]}" $rows }}}}<tr>{cells}</tr>\n{{{{ end }}}}</table>\n'
+        f"{{{{ range {rows} }}}}<tr>{cells}</tr>\n{{{{ end }}}}</table>\n"
         '{{ else }}<span class="none">none</span>{{ end }}'
     )
 

@@ -53,7 +53,7 @@ def test_dashboards_are_complete() -> None:
             assert all(x < 24 for x, _y in cells)
             taken |= cells
         variables = {one["name"] for one in board["templating"]["list"]}
-        used = set(re.findall(r"\$\{?(\w+)", json.dumps(board)))
+        used = set(re.findall(r"\$\{?([A-Za-z_]\w*)", json.dumps(board)))
         assert used <= variables
     assert len(uids) == len(files)
 
