@@ -94,8 +94,7 @@ class Effects:
     def scale(self, scale_set: ScaleSet, capacity: int) -> Work:
         """Grow or shrink a scale set. The newest instances are deleted first, as in Azure without zones."""
         with self._model.lock:
-            members = sorted(scale_set.members.values(), key=lambda item: item.serial)
-            alive = [item for item in members if item.provisioning_state != "Deleting"]
+            alive = scale_set.alive
             surplus = alive[capacity:]
             before, more = scale_set.capacity, max(0, capacity - len(alive))
             scale_set.capacity = capacity

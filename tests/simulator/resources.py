@@ -132,6 +132,12 @@ class ScaleSet(Resource):
         return self.group_id + self.path
 
     @property
+    def alive(self) -> list[Instance]:
+        """The instances that are not being deleted, the oldest first."""
+        members = sorted(self.members.values(), key=lambda item: item.serial)
+        return [item for item in members if item.provisioning_state != "Deleting"]
+
+    @property
     def uniform(self) -> bool:
         """Whether its instances are not separate virtual machines."""
         return not self.flexible

@@ -54,6 +54,17 @@ def test_growing_needs_quota_too(simulator: Simulator) -> None:
     assert "Current Limit: 480, Current Usage: 384, Additional Required: 192" in answer.json()["error"]["message"]
 
 
+def test_an_instance_that_was_never_made_needs_quota_although_the_capacity_stays() -> None:
+    with running({"scale_sets": [{"name": "uni", "capacity": 1}]}) as simulated:
+        path = f"/resourceGroups/hpcai-sim{COMPUTE}/virtualMachineScaleSets/uni"
+        simulated.faults.add(service="scale", match="^CREATE ", action="omit", times=1)
+        assert simulated.arm("PATCH", path, {"sku": {"capacity": 2}}).status_code == 200
+        simulated.limits.change({"quotas": {A100: 96}})
+        answer = simulated.arm("PATCH", path, {"sku": {"capacity": 2}})
+        assert (answer.status_code, answer.json()["error"]["code"]) == (409, "OperationNotAllowed")
+        assert "Current Usage: 96, Additional Required: 96" in answer.json()["error"]["message"]
+
+
 def test_sizes_have_zones_abilities_and_restrictions(simulator: Simulator) -> None:
     restrictions = [
         {"size": "Standard_D4s_v5", "type": "Location", "reason": "QuotaId"},

@@ -72,7 +72,8 @@ def change(subscription: str, group: str, name: str) -> Response:
     sizing.check_same_product(scale_set, (body.get("properties") or {}).get("virtualMachineProfile") or {})
     galleries.require_image(body, scale_set.location)
     capacity = merging.capacity(body, scale_set)
-    more, spot = max(0, capacity - scale_set.capacity), scale_set.priority == "Spot"
+    # Also if the capacity stays, and an instance of it was never made.
+    more, spot = max(0, capacity - len(scale_set.alive)), scale_set.priority == "Spot"
     wanted = sizing.demand(context().model, scale_set.vm_size, spot, more)
     sizing.check_quota(context(), scale_set.location, wanted)
     with context().model.lock:
