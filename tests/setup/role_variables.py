@@ -34,8 +34,9 @@ Role variables
 ==============
 
 This page lists the public variables of the roles, with their defaults and the first sentence of their descriptions. The
-value of a variable without a default is derived from other variables. The page of a role has the full descriptions.
-The last two tables list the variables that only `Playbooks`_ read, and those of the `Connection`_ to the nodes.
+page of a role has the full descriptions. If the default is empty here, the value is derived, for example from another
+variable, the VM size or an environment variable. Only ``hpcai_stack`` has no default. The last two tables list the
+variables of the `Playbooks`_, and those of the `Connection`_ to the nodes.
 """
 SSH = "inventories/azure/group_vars/azure_hosts/ssh.yml"
 MARKUP = re.compile(r"\b([A-Z]{1,3})\(((?:[^()\\]|\\.)*)\)")
