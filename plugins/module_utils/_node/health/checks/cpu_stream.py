@@ -168,8 +168,10 @@ CPU_STREAM = Check(
         "Runs STREAM if it is installed (option program). Otherwise it copies memory on all CPUs of a NUMA node at "
         "once, one NUMA node after the other. No source states a limit for sizes with GPUs: set your own (limit "
         "cpu_stream, in GB/s), or compare the nodes with each other in the report of the playbook health_check. The "
-        "limit applies to STREAM's triad on the whole machine, or without STREAM to the copies on each NUMA node. "
-        "Without a limit, the check warns if a NUMA node is far below the median of the node's NUMA nodes."
+        "limit applies to STREAM's triad on the whole machine. Without STREAM, it applies to the copies on each NUMA "
+        "node. If there is no limit and the copies ran on at least four NUMA nodes, the check compares these with each "
+        "other. It warns if one is more than 5 percent below their median, and its modified z-score, a measure for "
+        "outliers, is over 3.5."
     ),
     tiers=(DEEP,),
     measure=measure,

@@ -168,12 +168,12 @@ FREE_SPACE = Check(
     title="Free space",
     explain=(
         "The file systems of / and /var (option system) have at least 5 % free space (option fail_percent) and 1000 "
-        f"free inodes (option fail_inodes; {_SOURCE}). Below 10 % of the space or of the inodes (option warn_percent), "
-        "the check warns. A file system with /tmp, /var/tmp, /dev/shm, /home or the scratch (option users) can be "
-        "filled by users, so the check only warns about its free space and inodes. If such a file system is ext4, some "
-        "of its space is reserved for root. If less than half of this reserved space is free, the check fails: users "
-        "cannot use it, so the node's own processes have filled it. The check also fails if a file system of the "
-        "option system or users is mounted read-only."
+        f"free inodes (option fail_inodes; {_SOURCE}). If less than 10 % of the space or of the inodes is free (option "
+        "warn_percent), the check warns. A file system with /tmp, /var/tmp, /dev/shm, /home or the scratch (option "
+        "users) can be filled by users, so the check only warns about its free space and inodes. If such a file system "
+        "is ext4, some of its space is reserved for root. If less than half of this reserved space is free, the check "
+        "fails: users cannot use it, so the node's own processes have filled it. The check also fails if a file system "
+        "of the option system or users is mounted read-only."
     ),
     tiers=(PERIODIC, EPILOG, BOOT),
     measure=_measure_space,
@@ -272,7 +272,7 @@ MOUNTS = Check(
     name="mounts",
     title="Shared file systems",
     explain=(
-        "Each file system of the role shared_fs, and each path in the list of the option paths, is mounted, and "
+        "Each file system of the role shared_fs, and each path in the option paths, is mounted and "
         "answers statvfs within 3 seconds (option seconds). If a file system of the role is mounted from another "
         "source than the configured one, the check warns. If a file system does not answer, the verdict is unknown; if "
         "it does not answer in two runs in a row, the verdict is fail. The other file systems are checked nevertheless."

@@ -226,8 +226,8 @@ GPU_COUNT = Check(
         "The PCI bus shows the expected number of GPUs: gpu_count in /etc/hpcai/gpu.json, or if that is not set, the "
         "number in the facts of the VM size. "
         "NVIDIA's driver knows each of these GPUs and can read it; an AMD GPU is bound to the driver amdgpu. If there "
-        "are more GPUs, the check warns. If NVIDIA's driver or a GPU does not answer, the check asks it once more in "
-        "the same run. If it does not answer again, the check fails."
+        "are more GPUs, the check warns. If NVIDIA's driver or a GPU does not answer, the check sends a second "
+        "request in the same run. If this request also gets no answer, the check fails."
     ),
     tiers=TIERS,
     measure=_measure,

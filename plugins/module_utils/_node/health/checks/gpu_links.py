@@ -80,10 +80,10 @@ GPU_PCIE = Check(
     name="gpu_pcie",
     title="PCIe links of the GPUs",
     explain=(
-        "The PCIe link of each GPU has as many lanes as the facts of the VM size state, and can reach the PCIe "
-        "generation that they state, or the GPU's own maximum if this is lower (azhpc-images, topology/*.xml). If the "
-        "facts do not state these values, the GPU's own maximum is the limit. The link of a busy GPU must run at the "
-        "highest generation that it can reach; the link of an idle GPU may run at a lower one."
+        "The PCIe link of each GPU has as many lanes as the facts of the VM size state. It can reach the PCIe "
+        "generation that the facts state, or the GPU's own maximum if this is lower (azhpc-images, topology/*.xml). If "
+        "the facts do not state these values, the GPU's own maximum is the limit. The link of a busy GPU must run at "
+        "the highest generation that it can reach; the link of an idle GPU may run at a lower one."
     ),
     tiers=(PROLOG, PERIODIC, BOOT, DEEP),
     measure=_measure_pcie,
@@ -166,10 +166,10 @@ GPU_NVLINK = Check(
     name="gpu_nvlink",
     title="NVLinks of the GPUs",
     explain=(
-        "On each GPU, as many NVLinks are up as the facts of the VM size state (limit nvlinks). If they state no "
-        "number, all links of the GPU must be up, as azurehpc-health-checks requires on every size. For H100 NVL, the "
-        "facts state 12 of 18, as on good machines (azurehpc-health-checks, issue 162). If NVLinks had errors since "
-        "the last run, the check warns."
+        "On each GPU, as many NVLinks are up as the facts of the VM size state (limit nvlinks). If the facts state "
+        "no number, all links of the GPU must be up, as azurehpc-health-checks requires on every size. For H100 NVL, "
+        "the facts state 12 of 18, as on healthy machines (azurehpc-health-checks, issue 162). If NVLinks had errors "
+        "since the last run, the check warns."
     ),
     tiers=(PERIODIC, BOOT, DEEP),
     measure=_measure_nvlink,

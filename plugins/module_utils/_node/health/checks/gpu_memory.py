@@ -151,7 +151,7 @@ GPU_ROW_REMAP = Check(
     name="gpu_row_remap",
     title="Remapped rows of the GPUs' memory",
     explain=(
-        "No GPU waits for a reset to remap a row of its memory, and no remapping has failed. The number of rows that "
+        "No GPU needs a reset to remap a row of its memory, and no remapping has failed. The number of rows that "
         "were remapped because of uncorrected errors is at most the limit remapped_rows (azurehpc-health-checks, "
         "check_gpu_ecc)."
     ),
@@ -205,7 +205,7 @@ GPU_RETIRED_PAGES = Check(
     name="gpu_retired_pages",
     title="Retired pages of the GPUs' memory",
     explain=(
-        "Only for VM sizes with V100, which retires pages of its memory instead of remapping rows. No GPU waits for a "
+        "Only for VM sizes with V100, which retires pages of its memory instead of remapping rows. No GPU needs a "
         "reset to retire a page. The number of a GPU's retired pages, for single and double bit errors together, is at "
         "most the limit retired_pages (azurehpc-health-checks, check_gpu_ecc)."
     ),

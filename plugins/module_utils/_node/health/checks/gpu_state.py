@@ -219,10 +219,10 @@ GPU_CLOCKS = Check(
     title="Clocks of the GPUs",
     explain=(
         "The clocks of each GPU are those in /etc/hpcai/clocks.json, which the role gpu writes from its variable "
-        "gpu_clocks. The driver reports application clocks, but not locked clocks. For these, the check reads which "
-        "clocks hpcnode has locked since the driver was loaded (/run/hpcai/clocks.json). GPUs that have the highest "
-        "clocks because their job asked for them are ignored. The check only warns: 'hpcnode clocks apply' corrects "
-        "the clocks."
+        "gpu_clocks. The driver reports application clocks, but not locked clocks. So the check reads from "
+        "/run/hpcai/clocks.json which clocks hpcnode has locked since the driver was loaded. If a job has requested "
+        "the highest clocks, its GPUs are ignored. The check only warns: 'hpcnode clocks apply' corrects the "
+        "clocks."
     ),
     tiers=(PERIODIC, BOOT),
     measure=_measure_clocks,
@@ -256,8 +256,8 @@ GPU_PERSISTENCE = Check(
     name="gpu_persistence",
     title="Persistence mode of the GPUs",
     explain=(
-        "According to NVML, persistence mode is on, whether nvidia-persistenced or a setting turned it on. If the mode "
-        "is off, the check warns."
+        "According to NVML, persistence mode is on; otherwise the check warns. The service nvidia-persistenced or a "
+        "setting can turn the mode on."
     ),
     tiers=(PROLOG, PERIODIC, BOOT),
     measure=_measure_persistence,
@@ -293,8 +293,8 @@ GPU_MIG = Check(
     name="gpu_mig",
     title="MIG mode of the GPUs",
     explain=(
-        "MIG mode is off on each GPU (option enabled: false). With the option enabled: true, MIG mode must be on "
-        "instead. The check warns about a GPU in the wrong mode."
+        "MIG mode is off on each GPU (option enabled: false, the default). With the option enabled: true, MIG mode "
+        "must be on instead. The check warns about a GPU in the wrong mode."
     ),
     tiers=(PROLOG, PERIODIC, BOOT),
     measure=_measure_mig,

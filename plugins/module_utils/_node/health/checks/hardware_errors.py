@@ -164,8 +164,8 @@ MACHINE_CHECK = Check(
     name="machine_check",
     title="errors of CPUs and memory",
     explain=(
-        "Looks for machine checks, and for reports of EDAC (the kernel's driver for memory errors) and of the "
-        "firmware, in the kernel's log of this boot. If the VM shows memory controllers, which most VMs do not, the "
+        "Looks in the kernel's log of this boot for machine checks, and for errors that EDAC (the kernel's driver for "
+        "memory errors) or the firmware reports. If the VM shows memory controllers, which most VMs do not, the "
         "check also reads the error counters of each controller (ue_count and ce_count of EDAC). The check fails after "
         f"an uncorrected error. It warns after more than {BEARABLE_MEMORY} corrected errors within 24 hours (mcelog's "
         "threshold, 10 / 24h). A finding stays until the machine restarts or somebody clears it."

@@ -68,12 +68,12 @@ METADATA_SERVICE = Check(
     name="metadata_service",
     title="Metadata service",
     explain=(
-        "The nftables rules that let only root and the users in node_tools_metadata_users reach Azure's metadata "
-        "service are loaded, and match /etc/hpcai/metadata.nft; otherwise the check fails. It warns in two cases in "
-        "which a job could still reach the service. First, the filter that hpcnode attaches to connect(2) is missing. "
-        "The rules check the user who opened a socket, so without the filter, a job could use a socket that it "
-        "inherits from root. Second, Azure's guest proxy agent, which forwards requests of all users, was installed "
-        "after the rules."
+        "The rules of nftables let only root and the users in node_tools_metadata_users reach Azure's metadata "
+        "service. The check fails if these rules are not loaded, or differ from /etc/hpcai/metadata.nft. It warns in "
+        "two cases in which a job could still reach the service. First, the filter that hpcnode attaches to connect(2) "
+        "is missing. The rules check the user who opened a socket, so without the filter, a job could use a socket "
+        "that it inherits from root. Second, Azure's guest proxy agent, which forwards requests of all users, was "
+        "installed after the rules."
     ),
     tiers=(PERIODIC, BOOT),
     measure=_measure,
