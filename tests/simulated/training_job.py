@@ -174,7 +174,7 @@ def check_restarted(job: TrainingJob, whole: TrainingJob) -> None:
     assert runs[0]["failed"] == [job.place.second]
     assert runs[1]["started_at"] == runs[0]["kept"] >= 10
     # The other job may have the nodes until its end, whichever started first.
-    began = max(runs[0]["ended"], whole.record()["runs"][0]["ended"])
+    began = max(runs[0]["ended"], whole.record()["runs"][-1]["ended"])
     assert runs[1]["started"] - began < RESTART_S
     assert job.losses() == whole.losses(), job.log()
 

@@ -162,6 +162,10 @@ def _setting(recipe: Recipe, options: ScriptOptions) -> list[str]:
         "    exit 1",
         "fi",
         'rm -f "$job"/near-limit "$job"/notice-* "$job"/errors "$job"/progress',
+        # In Slurm 22.05.8 (step_layout_create in src/slurmctld/step_mgr.c), a step with --overlap fails while slurmctld
+        # still counts the memory of an ended step without it. So all have it, also that of mpirun.
+        "# All steps share the job's CPUs and memory.",
+        "export SLURM_OVERLAP=1",
         'each_node=(srun --ntasks-per-node=1 --ntasks="$SLURM_JOB_NUM_NODES" --kill-on-bad-exit=0)',
     ]
     if options.store:
@@ -286,7 +290,7 @@ def _watch(recipe: Recipe, options: ScriptOptions) -> list[str]:
     watch += ["--shared"] if options.shared else []
     return [
         "# Upload each finished checkpoint while the training continues.",
-        f'"${{each_node[@]}}" --overlap {_wrap(watch)} &',
+        f'"${{each_node[@]}}" {_wrap(watch)} &',
         "watcher=$!",
         "",
     ]
@@ -301,7 +305,7 @@ def _watchdog(options: ScriptOptions) -> list[str]:
     words += [] if options.store else ['--checkpoints "$run"']
     return [
         f"# End a training that hangs: no step for {options.hang_s} s, and for ten times the longest pause so far.",
-        f'"${{each_node[@]}}" --overlap {_wrap(words)} &',
+        f'"${{each_node[@]}}" {_wrap(words)} &',
         "watchdog=$!",
         "",
     ]
@@ -327,7 +331,7 @@ def _train(recipe: Recipe, size: Size, options: ScriptOptions) -> list[str]:
     else:
         launch = [
             f'srun --ntasks-per-node={options.ranks} --ntasks="$((SLURM_JOB_NUM_NODES * {options.ranks}))"',
-            '--overlap --kill-on-bad-exit=1 ${HPCAI_CPU_BIND:+"$HPCAI_CPU_BIND"}',
+            '--kill-on-bad-exit=1 ${HPCAI_CPU_BIND:+"$HPCAI_CPU_BIND"}',
         ]
     if options.image:
         mounts = shlex.quote(",".join(filter(None, ("", options.folder, options.data))))

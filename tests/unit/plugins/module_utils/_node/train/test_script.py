@@ -117,6 +117,13 @@ def test_a_time_limit_before_the_training_ends_the_step_and_is_reported(script: 
     assert not any("trainers" in line for line in script.called)
 
 
+def test_all_steps_share_the_jobs_memory(script: Script) -> None:
+    """Also that of mpirun, which starts a step of its own: so the variable instead of an option."""
+    lines = (script.folder / "script").read_text().splitlines()
+    first = next(number for number, line in enumerate(lines) if "srun --" in line)
+    assert "export SLURM_OVERLAP=1" in lines[:first]
+
+
 @pytest.mark.parametrize(("fails", "status"), [(2, 0), (6, 1)])
 def test_a_slurmctld_that_does_not_answer_is_asked_again(script: Script, fails: int, status: int) -> None:
     script.does("train-env", f'[ "$(grep -c "train env" "$STAND_INS/log")" -gt {fails} ] || exit 1')
