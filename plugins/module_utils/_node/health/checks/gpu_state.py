@@ -293,8 +293,8 @@ GPU_MIG = Check(
     name="gpu_mig",
     title="MIG mode of the GPUs",
     explain=(
-        "MIG mode is off on each GPU (option enabled: false, the default). With the option enabled: true, MIG mode "
-        "must be on instead. The check warns about a GPU in the wrong mode."
+        "MIG mode is off on each GPU. If you set the option enabled to true (default: false), MIG mode must be on "
+        "instead. The check warns about a GPU in the wrong mode."
     ),
     tiers=(PROLOG, PERIODIC, BOOT),
     measure=_measure_mig,
