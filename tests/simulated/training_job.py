@@ -51,6 +51,13 @@ class TwoNodes:
         for address in (self.controller, *self.nodes):
             self.cluster.ssh(address, f"{AS_ALICE} mkdir -p {FOLDER}")
 
+    def new_folder(self, name: str) -> str:
+        """Return a folder for checkpoints that no node has. A repeated test must not find those of the first try."""
+        path = f"/var/tmp/{name}"
+        for address in self.nodes:
+            self.cluster.ssh(address, f"sudo rm -rf {path}")
+        return path
+
     def signal_rank(self, name: str, trainer: str, condition: str = "true") -> None:
         """Send a signal to the rank of the second node when a condition is true there.
 
@@ -153,7 +160,8 @@ def bare(script: str, *lines: str) -> str:
 
 def uninterrupted(place: TwoNodes, recipe: str, *words: str, limit: float = LIMIT_S, path: str = "") -> TrainingJob:
     """Train to the end."""
-    job = TrainingJob(place, recipe, "--run", f"/var/tmp/whole-{recipe}", "--steps", str(STEPS), *words, path=path)
+    folder = place.new_folder(f"whole-{recipe}")
+    job = TrainingJob(place, recipe, "--run", folder, "--steps", str(STEPS), *words, path=path)
     job.wait("COMPLETED", "FAILED", limit=limit)
     assert len(job.losses()) == 1, job.log()
     return job
@@ -161,8 +169,9 @@ def uninterrupted(place: TwoNodes, recipe: str, *words: str, limit: float = LIMI
 
 def killed(place: TwoNodes, recipe: str, trainer: str) -> TrainingJob:
     """Start a training, and kill a rank after the first checkpoint."""
-    job = TrainingJob(place, recipe, "--run", f"/var/tmp/killed-{recipe}", "--steps", str(STEPS))
-    place.signal_rank("KILL", trainer, f"[ -e /var/tmp/killed-{recipe}/step10/.complete ]")
+    folder = place.new_folder(f"killed-{recipe}")
+    job = TrainingJob(place, recipe, "--run", folder, "--steps", str(STEPS))
+    place.signal_rank("KILL", trainer, f"[ -e {folder}/step10/.complete ]")
     return job
 
 
