@@ -38,7 +38,7 @@ NAME, PORT, NETWORK, GATEWAY = "tutorial", 8502, "10.64.0.0/22", "10.64.0.1"
 PAGE = REPOSITORY / "docs/docsite/rst/guide_tutorial.rst"
 BLOCKS = blocks_of(PAGE)
 SECTIONS = list(dict.fromkeys(block.section for block in BLOCKS))
-HERE, LOGIN, OUTPUT = "On your machine", "On the login node", "On the login node, the output of a job"
+HERE, LOGIN, OUTPUT = "On your machine", "On the login node", "On the login node, to show the output of a job"
 ON_LOGIN = ", on the login node"
 GALAXY, BLOB_HOST = "'hpcai.azure:>=0.2.0'", "trainingdata0042.blob.core.windows.net"
 HOST = f"{ACCOUNT}.blob.core.windows.net"
