@@ -80,7 +80,8 @@ class TrainingJob:
         self.place, self.recipe = place, recipe
         command = shlex.join(["hpcnode", "train", "script", recipe, "--python", PYTHON, *words])
         script = self._ssh(place.controller, f"{AS_ALICE} {command}")
-        found = f"env PATH={path}:/usr/bin:/bin " if path else ""
+        # One compiler at a time, because the nodes have little memory (torch.utils.cpp_extension).
+        found = f"env MAX_JOBS=1 PATH={path and path + ':'}/usr/bin:/bin "
         text = shlex.quote(bare(script) if only_srun else script)
         run = f"cd {FOLDER} && printf %s {text} | {AS_ALICE} {found}sbatch --parsable"
         self.number = self._ssh(place.controller, run).strip()
@@ -95,12 +96,15 @@ class TrainingJob:
         return self._ssh(self.place.controller, words).strip()
 
     def wait(self, *states: str, limit: float = LIMIT_S) -> str:
-        """Wait until its state and reason begin with one of these."""
+        """Wait until its state and reason begin with one of these. A held job never gets another state."""
         deadline = time.monotonic() + limit
-        while not self.state.startswith(states):
-            assert time.monotonic() < deadline, f"{self.state}\n{self.log()}"
+        while not (state := self.state).startswith(states):
+            runs = self.record().get("runs", []) if state.startswith("PENDING") else []
+            is_held = any(str(run.get("decision")).startswith("Held") for run in runs)
+            assert not is_held, f"{state}\n{self.log()}"
+            assert time.monotonic() < deadline, f"{state}\n{self.log()}"
             time.sleep(2)
-        return self.state
+        return state
 
     def first_run(self) -> dict[str, Any]:
         """Wait until it is decided what follows its first run, and return that run."""
