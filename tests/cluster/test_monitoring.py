@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import time
 import urllib.parse
@@ -162,9 +163,14 @@ def test_slurm_health_and_goodput_have_metrics(cluster: Cluster, site: Recap) ->
 
 def test_pages_and_links_are_served(cluster: Cluster, site: Recap) -> None:
     assert "Drained and down nodes" in get(cluster, "/consoles/hpcai-nodes.html")
-    # The page of all alerts, which Debian's Prometheus has without its React application.
-    assert get(cluster, "/alerts")
     assert 'id="hpcainodeout"' in get(cluster, "/consoles/hpcai-alerts.html")
+    home = get(cluster, "/consoles/hpcai.html")
+    assert "Firing alerts" in home
+    # Prometheus' own pages have other addresses in Debian 12 than in Debian 13.
+    links = set(re.findall(r'<a href="([^"#]+)', home))
+    assert len(links) >= 10
+    for link in links:
+        assert get(cluster, f"/consoles/{link}"), link
 
 
 def test_nothing_listens_on_all_addresses(cluster: Cluster, site: Recap) -> None:
