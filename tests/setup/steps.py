@@ -59,17 +59,27 @@ SIMULATOR = "tests/contract/simulator"
 # A cluster that has its own step in `make test`.
 OLDEST_NODES = "tests/cluster/test_oldest_nodes.py"
 # Tests of whole features, each on a cluster of its own with its own ports and network. They are steps of their own, so
-# that they run at the same time. Other files of tests/cluster, also new ones, are in the step "cluster".
+# that they run at the same time, and an interrupted `make test-all` repeats little. Other files of tests/cluster, also
+# new ones, are in the step "cluster".
 FEATURES = tuple(
     f"tests/cluster/test_{name}.py"
-    for name in (
-        *("benchmarks", "monitoring", "portal", "portal_jobs", "provisioned_site", "readme", "roll"),
-        *("slurm_rest", "slurm_web", "training_recipes", "tutorial", "watch"),
-    )
+    for name in ("benchmarks", "monitoring", "provisioned_site", "readme", "roll", "slurm_rest", "tutorial", "watch")
 )
+PORTAL = tuple(f"tests/cluster/test_{name}.py" for name in ("portal", "portal_jobs", "slurm_web"))
+TRAININGS = ("tests/cluster/test_training_recipes.py",)
 # Elastic sets spend most of the time waiting for machines. The seeds are played on the cluster of the first file.
 ELASTIC = ("tests/cluster/test_elastic.py", "tests/cluster/test_elastic_seeds.py")
-ELASTIC_FAULTS = tuple(f"tests/cluster/test_elastic_{name}.py" for name in ("faults", "crashes", "sets"))
+ELASTIC_FAULTS = tuple(f"tests/cluster/test_elastic_{name}.py" for name in ("faults", "crashes"))
+ELASTIC_SETS = ("tests/cluster/test_elastic_sets.py",)
+# The clusters that have steps of their own in `make test-all`.
+OWN_STEPS = {
+    "cluster-features": FEATURES,
+    "cluster-elastic": ELASTIC,
+    "cluster-elastic-faults": ELASTIC_FAULTS,
+    "cluster-elastic-sets": ELASTIC_SETS,
+    "cluster-portal": PORTAL,
+    "trainings": TRAININGS,
+}
 # Clusters of `make test-all` that run on the oldest suite too.
 SUITE_DEPENDENT = tuple(
     f"tests/cluster/test_{name}.py" for name in ("login_node", "slurm_rest", "portal", "monitoring", "watch")
@@ -132,11 +142,9 @@ STEPS = (
     clusters(
         "cluster",
         "tests/cluster",
-        *(f"--ignore={path}" for path in (OLDEST_NODES, *FEATURES, *ELASTIC, *ELASTIC_FAULTS)),
+        *(f"--ignore={path}" for path in (OLDEST_NODES, *(path for paths in OWN_STEPS.values() for path in paths))),
     ),
-    clusters("cluster-features", *FEATURES),
-    clusters("cluster-elastic", *ELASTIC),
-    clusters("cluster-elastic-faults", *ELASTIC_FAULTS),
+    *(clusters(name, *paths) for name, paths in OWN_STEPS.items()),
     # What a newcomer runs first. Its port and network are its own.
     Step(
         "site",
@@ -233,10 +241,13 @@ STEPS = (
     # Clusters of the oldest suite with what depends most on the release of Slurm, Python and Prometheus: a login node
     # (copies of slurm.conf, because there is no sackd), slurmrestd, the portal, the monitoring, goodput and recovery.
     # They take about 20 CPU minutes. CONTRIBUTING.md says why the other clusters are left out.
-    clusters("cluster-oldest", *SUITE_DEPENDENT, after=("cluster", "cluster-features"), suite=OLDEST_SUITE),
+    clusters(
+        "cluster-oldest", *SUITE_DEPENDENT, after=("cluster", "cluster-features", "cluster-portal"), suite=OLDEST_SUITE
+    ),
     # Slurm's power saving differs between releases.
     clusters("elastic-oldest", *ELASTIC, after=("cluster-elastic",), suite=OLDEST_SUITE),
     clusters("elastic-faults-oldest", *ELASTIC_FAULTS, after=("cluster-elastic-faults",), suite=OLDEST_SUITE),
+    clusters("elastic-sets-oldest", *ELASTIC_SETS, after=("cluster-elastic-sets",), suite=OLDEST_SUITE),
     Step("venv-oldest", ("tests/setup/venv.sh", "oldest"), needs=(), shows_last_line=True, limit=600),
     Step(
         "tests-oldest",

@@ -19,10 +19,8 @@ import psutil
 import pytest
 import run_checks
 from steps import (
-    ELASTIC,
-    ELASTIC_FAULTS,
-    FEATURES,
     OLDEST_NODES,
+    OWN_STEPS,
     PYTEST,
     STEPS,
     SUITE_DEPENDENT,
@@ -202,13 +200,14 @@ def test_step_names_are_unique_and_needs_come_first() -> None:
 
 def test_steps_with_the_same_ports_or_machine_do_not_run_at_the_same_time() -> None:
     after = {step.name: step.after for step in STEPS}
-    assert [after[f"{name}-oldest"] for name in ("molecule", "hardware", "cluster", "elastic", "elastic-faults")] == [
-        ("molecule",),
-        ("hardware",),
-        ("cluster", "cluster-features"),
-        ("cluster-elastic",),
-        ("cluster-elastic-faults",),
-    ]
+    assert {name: names for name, names in after.items() if names} == {
+        "molecule-oldest": ("molecule",),
+        "hardware-oldest": ("hardware",),
+        "cluster-oldest": ("cluster", "cluster-features", "cluster-portal"),
+        "elastic-oldest": ("cluster-elastic",),
+        "elastic-faults-oldest": ("cluster-elastic-faults",),
+        "elastic-sets-oldest": ("cluster-elastic-sets",),
+    }
     assert {*SUITE_DEPENDENT} <= {f"tests/cluster/{path.name}" for path in (REPOSITORY / "tests/cluster").glob("*.py")}
 
 
@@ -331,9 +330,7 @@ def test_a_step_chosen_by_name_runs_with_the_steps_it_needs() -> None:
 def test_clusters_of_steps_that_run_at_the_same_time_have_different_names_ports_and_networks() -> None:
     folder = REPOSITORY / "tests/cluster"
     step_of = {pathlib.Path(OLDEST_NODES).name: "oldest-nodes"}
-    step_of |= {pathlib.Path(path).name: "cluster-features" for path in FEATURES}
-    step_of |= {pathlib.Path(path).name: "cluster-elastic" for path in ELASTIC}
-    step_of |= {pathlib.Path(path).name: "cluster-elastic-faults" for path in ELASTIC_FAULTS}
+    step_of |= {pathlib.Path(path).name: step for step, paths in OWN_STEPS.items() for path in paths}
     assert {name for name in step_of if not (folder / name).is_file()} == set()
     found = {}
     for path in folder.glob("*.py"):
@@ -347,7 +344,7 @@ def test_clusters_of_steps_that_run_at_the_same_time_have_different_names_ports_
         r"^port: (\d+)$", (REPOSITORY / "tests/simulator/scenarios/node.yml").read_text(), re.MULTILINE
     )
     found["scenario node"] = ("molecule-node", {port})
-    assert len(found) > len(FEATURES) + 3
+    assert len(found) > 15
     shared = [
         (one, other, what & whats)
         for one, (step, what) in found.items()
