@@ -3,7 +3,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Run the checks of steps.py, four at a time, and print a table of the results at the end.
+"""Run the checks of steps.py, several at a time, and print a table of the results at the end.
 
 The output of each step goes to .test-logs/NAME.log. If a step fails, the end of its log is printed. The other steps
 still run, except those that need the failed step.
@@ -42,6 +42,8 @@ LANES = 4
 and jobs, and the plugins' tests spend most of theirs waiting for servers that are slow on purpose."""
 LANES_OF_ALL = 5
 """The same for `make test-all`: two of its steps wait for machines of elastic sets nearly all the time."""
+LANES_OF_QUICK = 6
+"""The same for `make check`: its long steps start at once."""
 LOW_PRIORITY = "5"
 """The niceness of steps that are not urgent: they get a third of the CPU time of an urgent one (sched_prio_to_weight in
 Linux)."""
@@ -342,7 +344,7 @@ def main() -> int:
         for step in steps:
             print(f"{step.name:16}  {'quick' if step.quick else '     '}  {shlex.join(step.command)}")
         return 0
-    lanes = LANES_OF_ALL if arguments.all else LANES
+    lanes = LANES_OF_ALL if arguments.all else LANES_OF_QUICK if arguments.quick else LANES
     earlier = Earlier(REPOSITORY, LOGS / "passed.json") if arguments.all else None
     if arguments.resume and not (earlier and earlier.tree):
         raise SystemExit("run_checks.py: --resume needs --all, and a clone without changes that are not committed")

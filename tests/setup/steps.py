@@ -20,9 +20,11 @@ DAILY = ("-m", NOT_THOROUGH)
 # Most tests are of the code that runs on nodes. It imports neither ansible-core nor the Azure SDK, so these tests do
 # not run again for other versions of them.
 NODE = "tests/unit/plugins/module_utils/_node"
-# Three steps run these tests in parallel, because all of them spend most of their time waiting.
+# Four steps run these tests in parallel, because all of them spend most of their time waiting. Other folders of the
+# core, also new ones, are in the step "unit-node".
 JOBS = ("cli", "job", "slurm")
-HEALTH = ("diag", "elastic", "health", "recover", "setup")
+HEALTH = ("diag", "health", "setup")
+MACHINE = ("boot", "machine", "recover")
 INVENTORY = "tests/contract/inventory"
 # The other users of the SDK: deployments, quotas and images.
 STACK = ("tests/contract/stack", "tests/contract/preflight", "tests/contract/images")
@@ -172,13 +174,14 @@ STEPS = (
     ),
     Step(
         "unit-node",
-        (*PYTEST, NODE, *(f"--ignore={NODE}/{part}" for part in (*JOBS, *HEALTH)), *DAILY),
+        (*PYTEST, NODE, *(f"--ignore={NODE}/{part}" for part in (*JOBS, *HEALTH, *MACHINE)), *DAILY),
         quick=True,
         limit=2400,
     ),
     Step("unit-health", (*PYTEST, *(f"{NODE}/{part}" for part in HEALTH), *DAILY), quick=True, limit=2400),
+    Step("unit-machine", (*PYTEST, *(f"{NODE}/{part}" for part in MACHINE), *DAILY), quick=True, limit=2400),
     Step("unit-jobs", (*PYTEST, *(f"{NODE}/{part}" for part in JOBS), *DAILY), quick=True, limit=2400),
-    Step("ansible-lint", ("ansible-lint", "--offline"), quick=True),
+    Step("ansible-lint", ("ansible-lint", "--offline"), quick=True, urgent=True),
     Step("mypy", ("mypy",), quick=True),
     Step("docs", ("antsibull-docs", "lint-collection-docs", "--plugin-docs", "--check-extra-docs-refs", ".")),
     # At this position it starts when the scenario has its cluster. Until then both would compete for the CPUs.
@@ -193,9 +196,9 @@ STEPS = (
     Step("ruff-format", ("ruff", "format", "--check", "."), quick=True),
     Step("shellcheck", ("tests/setup/shellcheck.sh",), quick=True),
     Step("yamllint", ("yamllint", "--strict", "."), quick=True),
-    Step("changelog", ("antsibull-changelog", "lint"), quick=True),
+    Step("changelog", ("antsibull-changelog", "lint")),
     Step("licences", ("tests/setup/licences.sh",), quick=True),
-    Step("archive", (*PYTEST, "tests/contract/test_archive.py"), quick=True),
+    Step("archive", (*PYTEST, "tests/contract/test_archive.py")),
     Step(
         "simulator",
         (*PYTEST, SIMULATOR, *DAILY, "--durations=10"),

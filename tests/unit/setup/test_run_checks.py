@@ -312,12 +312,16 @@ def test_an_interrupted_run_removes_its_simulators(tmp_path: pathlib.Path) -> No
 def test_a_run_with_all_includes_the_thorough_tests() -> None:
     commands = {step.name: with_thorough_tests(step).command for step in STEPS}
     assert commands["hardware"] == ("tests/setup/hardware.sh",)
-    node, jobs, health, contract, newest = (
-        commands[name][len(PYTEST) :] for name in ("unit-node", "unit-jobs", "unit-health", "contract", "tests-newest")
+    node, jobs, health, machine, contract, newest = (
+        commands[name][len(PYTEST) :]
+        for name in ("unit-node", "unit-jobs", "unit-health", "unit-machine", "contract", "tests-newest")
     )
     assert contract == ("tests/contract", "--ignore=tests/contract/simulator", "--durations=25")
     assert newest[:2] == ("tests/unit/plugins", "--ignore=tests/unit/plugins/module_utils/_node")
-    assert node == ("tests/unit/plugins/module_utils/_node", *(f"--ignore={path}" for path in (*jobs, *health)))
+    assert node == (
+        "tests/unit/plugins/module_utils/_node",
+        *(f"--ignore={path}" for path in (*jobs, *health, *machine)),
+    )
     # On the oldest suite, the emulated machine has its daily tests only.
     assert [name for name, words in commands.items() if "thorough" in " ".join(words)] == ["hardware-oldest"]
 

@@ -359,9 +359,8 @@ def test_an_interrupted_step_is_unknown(machine: Any, number: int, recorded: boo
     collections = pathlib.Path(__file__).resolve().parents[6] / ".collections"
     text = PROGRAM.format(collections=str(collections), mark=str(mark), root=str(machine.folder), pause=PAUSE)
     process = subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + 30
-    while not mark.exists() and time.monotonic() < deadline:
-        time.sleep(0.02)
+    # Between the two, the command is being started, and nothing knows its process yet.
+    assert wait_until(lambda: mark.exists() and bool(sleepers()), 30, 0.02)
     machine.process(process.pid)
     assert machine.stored()["verdict"] == record.RUNNING
     machine.write(f"/proc/{process.pid}/stat", pathlib.Path(f"/proc/{process.pid}/stat").read_text(encoding="utf-8"))
