@@ -269,7 +269,9 @@ def _adopt(args: argparse.Namespace, root: Root) -> Answer:
     found = status.read_again(root, name)
     if found is None:
         return Answer(UNKNOWN, "the daemon has not read the set in time: see 'systemctl status hpcai-elastic'")
-    one = found["sets"][name]
+    one = found["sets"].get(name)
+    if one is None:
+        raise ConfigError(f"the daemon does not know {name} yet: run 'systemctl restart hpcai-elastic'")
     if not one["strangers"] and found["problems"]:
         return Answer(UNKNOWN, f"{name} has no known instance without a lease, but: {found['problems'][0]}")
     free = [slot["slot"] for slot in one["slots"] if status.is_free(slot)]

@@ -187,6 +187,15 @@ def test_adopt_says_that_azure_does_not_answer(controller: Controller, monkeypat
     assert "gpu has no known instance without a lease, but: gpu: " in shown
 
 
+def test_adopt_names_a_set_that_the_daemon_does_not_know_yet(
+    controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(status, "read_again", lambda _root, _name: {"sets": {}, "problems": []})
+    code, shown = controller.call("adopt", "gpu")
+    assert code == UNKNOWN
+    assert "the daemon does not know gpu yet: run 'systemctl restart hpcai-elastic'" in shown
+
+
 def test_adopt_does_not_wait_for_ever_for_a_daemon_that_does_not_run(
     controller: Controller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
