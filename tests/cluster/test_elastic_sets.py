@@ -163,7 +163,7 @@ def test_a_machine_that_somebody_deletes_under_a_job_is_replaced(cluster: Elasti
     number = lost["id"].rpartition("/")[2]
     scale_set: Any = cluster.sdk().virtual_machine_scale_set_vms
     scale_set.begin_delete(RESOURCE_GROUP, REGULAR, number).result()
-    # slurmctld asks each node every 100 s, and the daemon reads the machines when one does not answer.
+    # The daemon reads a set with a job every two minutes. slurmctld may need longer to notice.
     wait_for(lambda: state_of(cluster, job) != "RUNNING", 200, cluster)
     wait_for(lambda: state_of(cluster, job) == "RUNNING", AGAIN_S + SUSPEND_S + JOIN_S, cluster)
     [machine] = members(cluster)

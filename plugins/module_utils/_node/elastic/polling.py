@@ -18,8 +18,8 @@ from .views import SlurmView
 STEADY_S, EMPTY_S = 120.0, 300.0
 """Seconds between two readings while nothing changes, at least: of a set with nodes, and of one without."""
 _PAGE, _MINUTE_S = 120, 60.0
-"""Instances on a page of Azure's list, and for how long one request counts while nothing changes: all sets together may
-send one in a minute."""
+"""Instances on a page of Azure's list, and for how long one request counts while nothing changes and no job runs: all
+sets together may send one in a minute."""
 FIRST_S, LONGEST_S = 5.0, 60.0
 """Seconds between two readings while something is expected: the interval doubles with each."""
 _ERROR_S = 15.0
@@ -91,7 +91,14 @@ def why_read(name: str, settings: Settings, slurm: SlurmView, book: Book, readin
     counts = Counter(settings.owner_of(slot) for slot in book.leases)
     # A reading is a request for the set, and one for each page of its instances.
     requests = sum(1 + max(1, math.ceil(counts[one] / _PAGE)) for one in settings.sets)
-    return "it is time" if age >= max(STEADY_S if counts[name] else EMPTY_S, requests * _MINUTE_S) else ""
+    # A job on a machine that Azure has deleted, and whose node Slurm has not asked yet, must not wait for other sets.
+    at_least = 0.0 if _has_job(name, settings, slurm, book) else requests * _MINUTE_S
+    return "it is time" if age >= max(STEADY_S if counts[name] else EMPTY_S, at_least) else ""
+
+
+def _has_job(name: str, settings: Settings, slurm: SlurmView, book: Book) -> bool:
+    nodes = (slurm.nodes.get(slot) for slot in settings.followed(name, book.leases) if slot in book.leases)
+    return any(node is not None and node.in_use for node in nodes)
 
 
 def _signature(name: str, settings: Settings, slurm: SlurmView, book: Book) -> object:

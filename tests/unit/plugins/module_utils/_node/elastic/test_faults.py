@@ -105,6 +105,19 @@ def test_an_empty_cluster_asks_azure_at_most_once_a_minute() -> None:
     assert (world.arm.requests - before) * 2 <= 60
 
 
+def test_a_set_with_a_job_is_read_every_two_minutes_however_many_sets_there_are() -> None:
+    world = World(sizes=dict.fromkeys("abcde", 2))
+    job = world.slurm.submit(1, 1e9)
+    assert world.advance(600, lambda: job.state == "RUNNING")
+    world.advance(600)
+    before = {name: arm.requests for name, arm in world.arms.items()}
+    world.advance(3600)
+    read = {name: arm.requests - before[name] for name, arm in world.arms.items()}
+    assert read["a"] >= 25
+    # Five sets send ten requests for one reading of all, so the others are read every ten minutes.
+    assert max(read[name] for name in "bcde") <= 8
+
+
 def test_no_capacity_at_once_starts_the_job_in_the_other_set() -> None:
     world = World(sizes={"a": 4, "b": 4})
     world.arms["a"].next_order = ["refused"]
