@@ -209,8 +209,8 @@ def describe(groups: Sequence[NodeGroup], sets: Mapping[str, ElasticSet]) -> Non
             add_features(line, [SPOT if one.spot else REGULAR])
 
 
-def weigh(groups: Sequence[NodeGroup], sets: Mapping[str, ElasticSet]) -> None:
-    """Give the nodes of fallback sets a higher weight, so that Slurm prefers a set's own nodes.
+def weigh(groups: Sequence[NodeGroup], sets: Mapping[str, ElasticSet]) -> dict[str, int]:
+    """Give the nodes of fallback sets a higher weight, so that Slurm prefers a set's own nodes. Return it by set.
 
     :raises ClusterError: a fallback set has no nodes.
     """
@@ -226,6 +226,7 @@ def weigh(groups: Sequence[NodeGroup], sets: Mapping[str, ElasticSet]) -> None:
     for line, members in groups:
         if members[0].partition in weights and "Weight" not in line:
             line["Weight"] = weights[members[0].partition]
+    return weights
 
 
 def add_fallback(

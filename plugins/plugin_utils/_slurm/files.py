@@ -68,12 +68,17 @@ def _path(line: str) -> str:
     return words[1]
 
 
-def switch_lines(nodes: Iterable[Node], by_hand: Mapping[str, Mapping[str, Any] | None]) -> list[dict[str, Any]]:
+def switch_lines(
+    nodes: Iterable[Node], weights: Mapping[str, int], by_hand: Mapping[str, Mapping[str, Any] | None]
+) -> list[dict[str, Any]]:
     """Return one mapping of topology.conf keys for each switch.
 
-    There is one switch per scale set and no switch above them, so that no job uses nodes of two sets.
+    There is one switch per scale set and no switch above them, so that no job uses nodes of two sets. Fallback sets
+    come first: of switches with equal weights topology/tree takes the last one, and Slurm before 23.02 gives all
+    powered-down nodes the same weight (_eval_nodes_topo in select/cons_tres, _build_node_list in slurmctld).
 
     :param nodes: in the order of ``in_order``.
+    :param weights: weights of the nodes of fallback sets, by set.
     :param by_hand: the user's switches by name. Keys are added to the derived ones, or replace them. Null omits a
         switch. A switch that is not a scale set needs ``Nodes`` or ``Switches``.
     :raises ClusterError: a switch of the user has neither.
@@ -82,8 +87,9 @@ def switch_lines(nodes: Iterable[Node], by_hand: Mapping[str, Mapping[str, Any] 
         name: {"Nodes": compress(node.name for node in group)}
         for name, group in groupby(nodes, key=lambda node: node.partition)
     }
+    fallback_first = sorted(derived, key=lambda name: -weights.get(name, 0))
     lines = []
-    for name in [*derived, *(extra for extra in by_hand if extra not in derived)]:
+    for name in [*fallback_first, *(extra for extra in by_hand if extra not in derived)]:
         switch = by_hand.get(name, {})
         if switch is None:
             continue
@@ -147,11 +153,11 @@ def files_of(hosts: Iterable[Hostvars], options: FileOptions) -> dict[str, str]:
     nodes = in_order([*nodes_of(known, options.vm_sizes), *absent, *slots(elastic, options.vm_sizes)])
     state = _KNOWN_NODE_STATES.get(str(options.node_state), str(options.node_state))
     groups = node_groups(nodes, float(options.memory_margin_percent), options.node_conf, state, options.features)
-    weigh(groups, elastic)
+    weights = weigh(groups, elastic)
     describe(groups, elastic)
     node_lines = [line for line, _members in groups]
     gres = gres_lines(groups, options.gres, options.gpu_autodetect, release)
-    switches = switch_lines(nodes, options.topology)
+    switches = switch_lines(nodes, weights, options.topology)
     containers = merged(
         [known_to("job_container.conf", layer, release) for layer in options.job_container_layers],
         options.job_container_conf,

@@ -101,7 +101,7 @@ def test_a_fallback_set_is_in_the_partition_and_comes_second() -> None:
     assert "Weight" not in lines(text, "NodeName=gpu")[0]
     # Each set has its own switch, so no job gets nodes of two sets.
     hosts = files_of(HOSTS, FileOptions(release="24.11", elastic={"gpu": {**GPU, "fallback": ["old"]}}))
-    assert hosts["topology.conf"].splitlines() == ["SwitchName=gpu Nodes=gpu-[0-3]", "SwitchName=old Nodes=old-[5-6]"]
+    assert hosts["topology.conf"].splitlines() == ["SwitchName=old Nodes=old-[5-6]", "SwitchName=gpu Nodes=gpu-[0-3]"]
 
 
 @pytest.mark.parametrize(

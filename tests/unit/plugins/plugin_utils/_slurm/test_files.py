@@ -63,20 +63,26 @@ NODES = in_order(Node(f"{name}-{number}", "", name, SIZE) for name in ("b", "a")
 
 
 def test_each_scale_set_has_a_switch_and_none_connects_them() -> None:
-    assert switch_lines(NODES, {}) == [
+    assert switch_lines(NODES, {}, {}) == [
         {"SwitchName": "a", "Nodes": "a-[0-11]"},
         {"SwitchName": "b", "Nodes": "b-[0-11]"},
     ]
-    assert switch_lines([], {}) == []
+    assert switch_lines([], {}, {}) == []
+
+
+def test_switches_of_fallback_sets_come_first() -> None:
+    # Slurm 22.05 has no weights for powered-down nodes. It takes the last of the switches.
+    for weights, expected in (({"a": 10}, ["a", "b"]), ({"b": 10}, ["b", "a"]), ({"a": 10, "b": 20}, ["b", "a"])):
+        assert [line["SwitchName"] for line in switch_lines(NODES, weights, {})] == expected
 
 
 def test_the_users_switches_add_replace_and_delete() -> None:
     by_hand: dict[str, Any] = {"a": {"LinkSpeed": 200}, "b": None, "root": {"Switches": ["a"]}}
-    assert switch_lines(NODES, by_hand) == [
+    assert switch_lines(NODES, {}, by_hand) == [
         {"SwitchName": "a", "Nodes": "a-[0-11]", "LinkSpeed": 200},
         {"SwitchName": "root", "Switches": ["a"]},
     ]
-    assert switch_lines(NODES, {"a": None, "b": None}) == []
+    assert switch_lines(NODES, {}, {"a": None, "b": None}) == []
 
 
 @pytest.mark.parametrize(
@@ -89,7 +95,7 @@ def test_the_users_switches_add_replace_and_delete() -> None:
 )
 def test_an_invalid_switch_is_an_error_with_the_reason(by_hand: dict[str, Any], words: str) -> None:
     with pytest.raises(ClusterError, match=words):
-        switch_lines(NODES, by_hand)
+        switch_lines(NODES, {}, by_hand)
 
 
 ND96 = "Standard_ND96asr_v4"
