@@ -95,7 +95,7 @@ def place(cluster: Cluster, converged: Recap) -> TwoNodes:
     ("recipe", "launcher"), [("bert-ddp", "srun"), ("bert-ddp", "mpirun"), ("resnet-scaling", "mpirun")]
 )
 def test_a_training_runs_to_its_end_and_reports(place: TwoNodes, recipe: str, launcher: str) -> None:
-    job = TrainingJob(place, recipe, "--run", f"/var/tmp/run-{recipe}-{launcher}", "--launcher", launcher)
+    job = TrainingJob(place, recipe, "--run", place.new_folder(f"{recipe}-{launcher}"), "--launcher", launcher)
     job.wait("COMPLETED", "FAILED", "PENDING (")
     log = job.log()
     assert job.state.startswith("COMPLETED"), log
@@ -105,10 +105,11 @@ def test_a_training_runs_to_its_end_and_reports(place: TwoNodes, recipe: str, la
 
 def test_the_steps_around_a_training_take_little_time(place: TwoNodes) -> None:
     """The figure is in the output. That below 2 % of a run are the script's depends on how long the run is."""
-    job = TrainingJob(place, "bert-ddp", "--run", "/var/tmp/run-long", "--steps", "3000")
+    job = TrainingJob(place, "bert-ddp", "--run", place.new_folder("long"), "--steps", "1000")
     job.wait("COMPLETED", "FAILED", "PENDING (")
     assert job.state.startswith("COMPLETED"), job.log()
-    alone = TrainingJob(place, "bert-ddp", "--run", "/var/tmp/run-short", "--steps", str(STEPS), only_srun=True)
+    folder = place.new_folder("short")
+    alone = TrainingJob(place, "bert-ddp", "--run", folder, "--steps", str(STEPS), only_srun=True)
     alone.wait("COMPLETED", "FAILED")
     assert alone.state.startswith("COMPLETED"), alone.log()
     assert len(alone.losses()) == 1
@@ -187,9 +188,10 @@ def test_parts_of_a_checkpoint_are_published_and_restored_on_all_nodes(
 
 
 def test_a_rank_that_hangs_is_ended_and_the_training_starts_again(place: TwoNodes) -> None:
-    job = TrainingJob(place, "bert-ddp", "--run", "/var/tmp/run-hang", "--hang", "20", "--steps", "200000")
+    folder = place.new_folder("hang")
+    job = TrainingJob(place, "bert-ddp", "--run", folder, "--hang", "20", "--steps", "200000")
     # Two looks of the watchdog after a checkpoint.
-    place.signal_rank("STOP", "bert_ddp.py", "ls /var/tmp/run-hang/step*/.complete >/dev/null 2>&1 && sleep 20")
+    place.signal_rank("STOP", "bert_ddp.py", f"ls {folder}/step*/.complete >/dev/null 2>&1 && sleep 20")
     first = job.first_run()
     assert (first["cause"], first["failed"]) == ("hang", []), job.log()
     assert "hpcai recover: hang: " in job.log()
@@ -238,10 +240,10 @@ def test_a_node_that_the_preflight_refuses_is_left_out_and_both_together_are_hel
         cluster.ssh(address, "sudo rm -rf /var/tmp/file")
 
 
-@pytest.mark.usefixtures("place")
-def test_the_check_trains_on_two_nodes(repository: OpsRepository) -> None:
+def test_the_check_trains_on_two_nodes(place: TwoNodes, repository: OpsRepository) -> None:
     words = [f"training_check_python={PYTHON}", "training_check_user=alice", f"training_check_folder={FOLDER}"]
-    arguments = [word for given in [*words, "training_check_run=/var/tmp/run-check"] for word in ("-e", given)]
+    run_folder = f"training_check_run={place.new_folder('check')}"
+    arguments = [word for given in [*words, run_folder] for word in ("-e", given)]
     run = repository.playbook("hpcai.azure.training_check", *arguments)
     assert run.rc == 0, run.output
     # The controller does not see the nodes' folder.
