@@ -94,6 +94,8 @@ def test_a_job_makes_a_node_appear_and_idleness_makes_it_go(cluster: ElasticClus
     assert members(cluster)[0] in cluster.ssh(CONTROLLER, "scontrol show node gpu-0")
     wait_for(lambda: is_empty(cluster), JOIN_S + IDLE_S, cluster)
     assert state_of(cluster, job) in ("COMPLETED", "")
+    # The programs for power saving.
+    assert "program exit status" not in cluster.run("sudo cat /var/log/slurm/slurmctld.log")
 
 
 def test_a_job_runs_within_10_s_of_the_boot_of_its_machine(cluster: ElasticCluster) -> None:

@@ -110,6 +110,7 @@ def main(argv: Sequence[str] | None = None, commands: Sequence[Command] | None =
 
     :param commands: the sub-commands, for tests.
     """
+    _open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         # A character that the locale cannot encode must not suppress the rest of the output.
         getattr(stream, "reconfigure", lambda **_: None)(errors="backslashreplace")
@@ -139,6 +140,13 @@ def main(argv: Sequence[str] | None = None, commands: Sequence[Command] | None =
         if debug:
             traceback.print_exc()
         return refuse(as_json, name, error)
+
+
+def _open_closed_streams() -> None:
+    """Use /dev/null for standard streams that the caller closed, as slurmctld does before 23.02 (power_save.c)."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode, encoding="utf-8"))
 
 
 def refuse(as_json: bool, name: str, error: BaseException) -> int:

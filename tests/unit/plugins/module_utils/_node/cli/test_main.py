@@ -274,6 +274,13 @@ def test_an_answer_that_cannot_be_written_is_not_good(program: list[str]) -> Non
     assert done.stderr == "hpcnode: cannot write the answer: No space left on device\n"
 
 
+@pytest.mark.parametrize("status", [0, 1])
+def test_a_caller_may_close_the_standard_streams(program: list[str], status: int) -> None:
+    # As slurmctld 22.05 does for the programs of elastic sets.
+    words = ["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", *program, "--status", str(status)]
+    assert subprocess.run(words, timeout=30, check=False).returncode == status
+
+
 def test_letters_that_the_locale_lacks_are_replaced(program: list[str]) -> None:
     environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
     done = subprocess.run(
