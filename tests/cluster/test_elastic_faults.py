@@ -319,6 +319,8 @@ def let_train(cluster: ElasticCluster, account: StorageAccount) -> Node:
     """Give the only machine of the set what the training needs, and return this machine."""
     [machine] = elastic_machines(cluster)
     made = Node(cluster, CONTROLLER, "", machine["private_ipv4"])
+    # A new machine still boots when it gets its lease.
+    wait_for(lambda: "up" in made.sh("echo up", check=False), JOIN_S, cluster)
     account.give(made, "azureuser")
     made.write(PROGRAM, Path(training.__file__).read_bytes(), "0644")
     made.sh(f"touch {READY}")
