@@ -9,6 +9,7 @@ Instances and requests are counted at the simulated Resource Manager.
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Callable, Iterator
 
@@ -158,6 +159,14 @@ def test_an_older_state_of_slurmctld_converges(cluster: ElasticCluster) -> None:
 # Clocks
 
 
+SLEEP = "/usr/lib/python3/dist-packages/faketime_sleep.pth"
+BY_SELECT = (
+    'import os, select, time; os.environ.get("FAKETIME_TIMESTAMP_FILE") and '
+    'setattr(time, "sleep", lambda s, wait=select.select: (wait([], [], [], s), None)[1])'
+)
+"""With libfaketime, time.sleep of Python 3.11 (clock_nanosleep until an absolute time) fails with EINVAL."""
+
+
 @pytest.fixture
 def wrong(cluster: ElasticCluster) -> Iterator[Callable[[int], None]]:
     """A function that puts the daemon's wall clock forward or back, in seconds, while it runs.
@@ -177,11 +186,12 @@ def wrong(cluster: ElasticCluster) -> Iterator[Callable[[int], None]]:
     put(0)
     cluster.run(
         f"sudo mkdir -p {folder}; printf '[Service]\\nEnvironment={settings}\\n' | sudo tee {folder}/clock.conf "
-        ">/dev/null; sudo systemctl daemon-reload; sudo systemctl restart hpcai-elastic"
+        f">/dev/null; echo {shlex.quote(BY_SELECT)} | sudo tee {SLEEP} >/dev/null; "
+        "sudo systemctl daemon-reload; sudo systemctl restart hpcai-elastic"
     )
     yield put
     cluster.run(
-        f"sudo rm -r {folder}; sudo systemctl daemon-reload; sudo systemctl restart hpcai-elastic; "
+        f"sudo rm -r {folder} {SLEEP}; sudo systemctl daemon-reload; sudo systemctl restart hpcai-elastic; "
         "sudo apt-get purge --yes libfaketime >/dev/null"
     )
 
