@@ -210,8 +210,9 @@ def describe(groups: Sequence[NodeGroup], sets: Mapping[str, ElasticSet]) -> Non
 
 
 def weigh(groups: Sequence[NodeGroup], sets: Mapping[str, ElasticSet]) -> dict[str, int]:
-    """Give the nodes of fallback sets a higher weight, so that Slurm prefers a set's own nodes. Return it by set.
+    """Give the nodes of fallback sets a higher weight, so that Slurm prefers a set's own nodes.
 
+    :return: the weights by the name of the fallback set.
     :raises ClusterError: a fallback set has no nodes.
     """
     weights: dict[str, int] = {}

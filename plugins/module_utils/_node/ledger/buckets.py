@@ -5,11 +5,11 @@
 """Into which bucket each second of a node falls: exactly one. Pure.
 
 =================  =====================================================================================================
-``kept``           a job worked, and the result is in a complete checkpoint, or the job with checkpoints completed
-``lost``           a job worked after its last complete checkpoint, and did not complete
+``kept``           a job with checkpoints worked, and the result is in a complete one, or this run completed the job
+``lost``           a job worked after its last complete checkpoint, and this run ended without completing it
 ``starting``       a job had the node, and its prologs were running
 ``unknown``        a job worked, and it is not known whether the result was kept: it has no checkpoints, they were
-                   pruned, or it still runs
+                   pruned, or the run has not ended
 ``drained_check``  drained by a health check, a failed prolog or epilog, or the boot phase
 ``drained_people`` drained by a person, or for a planned replacement or upgrade
 ``down``           down or not responding
