@@ -3,11 +3,14 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-# Fills .cache/enroot_pyxis with the release files of enroot and pyxis if they are available (see enroot_files.sh),
-# otherwise with stand-ins for them. The last line of output says which.
+# Fills folders in .cache with the packages of the node image. beegfs gets stand-ins; azcopy gets the real azcopy if it
+# is available; enroot_pyxis gets the release files of enroot and pyxis if they are available (see enroot_files.sh),
+# otherwise stand-ins. The last line of output says which.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
+PYTHONPATH=tests .venv/bin/python -m stand_ins.beegfs .cache/beegfs
+PYTHONPATH=tests .venv/bin/python -m stand_ins.blob .cache/azcopy
 folder=$PWD/.cache/enroot_pyxis
 
 # In a Molecule scenario the variable already names this folder. Files that somebody gave stay as they are.
