@@ -11,6 +11,7 @@ nodes are next, and the faults of Azure.
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -58,8 +59,8 @@ def converged(cluster: Cluster, inventory: Path) -> Recap:
 
 def roll(cluster: Cluster, inventory: Path, image: str, *arguments: str) -> Recap:
     """Run roll.yml."""
-    options = ("-e", f"image={image}", "-e", f"hpcai_roll_boot={BOOT_S}", *arguments)
-    return cluster.playbook("playbooks/roll.yml", inventory, *options)
+    given = {"image": image, "hpcai_roll_boot": BOOT_S, "hpcai_health_report": str(inventory.parent / "report")}
+    return cluster.playbook("playbooks/roll.yml", inventory, "-e", json.dumps(given), *arguments)
 
 
 def images(cluster: Cluster) -> dict[str, str]:
