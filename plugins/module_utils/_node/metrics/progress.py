@@ -52,8 +52,9 @@ _MOST_SILENT = 256
 """How many connections may send nothing at a time, of all users; select(2) takes 1024."""
 _QUEUE = 32
 """How many connections the kernel keeps until they are accepted."""
-_PAUSE_S = 0.01
-"""After a refusal: a flood then takes less than 5 % of a CPU (measured). The service may take 10 % on a node."""
+_PAUSE = 20
+"""After a refusal, in times of the CPU time that it took: a flood then takes less than 5 % of a CPU, also of a slow or
+busy one. The service may take 10 % on a node."""
 _LONGEST_CHAIN = 64
 
 
@@ -209,6 +210,7 @@ def receive(
     senders = _Senders()
     try:
         while not ended() and (now := time.monotonic()) < until:
+            used = time.thread_time()
             senders.close_silent(now)
             # A second is also how long ``ended`` is not asked. The listener is the last: it may close the others.
             for ready in select.select([*senders.open, listener], [], [], min(until - now, 1.0))[0]:
@@ -217,7 +219,7 @@ def receive(
                         with ready:
                             _answer(ready, senders.open.pop(ready), progress, job_of)
                     elif senders.accept(listener, time.monotonic()):
-                        time.sleep(_PAUSE_S)
+                        time.sleep(_PAUSE * (time.thread_time() - used))
     finally:
         senders.close_silent(math.inf)
 
