@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import requests
@@ -69,7 +68,8 @@ def test_a_list_that_shrinks_during_reading_skips_no_instance() -> None:
         assert len(names) == len(set(names)) == 250
 
 
-def test_ten_thousand_instances_are_listed_within_10_seconds() -> None:
+def test_ten_thousand_instances_are_84_pages() -> None:
+    """How long they take is a benchmark's figure: bare lists of the SDK, in docs/evidence.md."""
     scenario = {
         "virtual_networks": [{"address_prefixes": ["10.0.0.0/16"]}],
         "scale_sets": [
@@ -80,8 +80,6 @@ def test_ten_thousand_instances_are_listed_within_10_seconds() -> None:
     with running(scenario) as simulator:
         path = "/providers/Microsoft.Compute/virtualMachines?api-version=2024-11-01"
         of_set = f"/resourceGroups/{GROUP}/providers/Microsoft.Compute/virtualMachineScaleSets/uni/virtualMachines"
-        begun = time.monotonic()
         found = pages(simulator, path) + pages(simulator, f"{of_set}?api-version=2024-11-01&$expand=instanceView")
-        took = time.monotonic() - begun
-        assert sum(len(page["value"]) for page in found) == 10_000
-        assert took < 10, f"84 pages took {took:.1f} s without any latency"
+        assert len({item["id"] for page in found for item in page["value"]}) == 10_000
+        assert len(found) == len(simulator.requests()) == 84
