@@ -58,6 +58,8 @@ VERSION_MATRIX = (
 RUNNER = ("tests/unit/setup", "tests/unit/mutation")
 # The simulator's own tests.
 SIMULATOR = "tests/contract/simulator"
+# Half of the time of tests/contract: a step of its own runs at the same time.
+ROLES = ("tests/contract/roles", "tests/contract/stack", "tests/contract/training")
 # A cluster that has its own step in `make test`.
 OLDEST_NODES = "tests/cluster/test_oldest_nodes.py"
 # Tests of whole features, each on a cluster of its own with its own ports and network. They are steps of their own, so
@@ -159,11 +161,12 @@ STEPS = (
     Step("portal", ("tests/setup/portal.sh",), needs=("venv", "host"), shows_last_line=True, limit=900),
     Step(
         "contract",
-        (*PYTEST, "tests/contract", f"--ignore={SIMULATOR}", *DAILY, "--durations=25"),
+        (*PYTEST, "tests/contract", *(f"--ignore={path}" for path in (SIMULATOR, *ROLES)), *DAILY, "--durations=25"),
         # nft, promtool and udevadm. Without them tests are skipped.
         needs=("venv", "host"),
         limit=3600,
     ),
+    Step("contract-roles", (*PYTEST, *ROLES, *DAILY, "--durations=25"), needs=("venv", "host"), limit=3600),
     Step(
         "sanity",
         # Without the tests, which are two thirds of all files: ruff and mypy check them too.

@@ -80,6 +80,7 @@ def folder() -> Iterator[pathlib.Path]:
         yield pathlib.Path(path)
 
 
+@pytest.mark.thorough
 @pytest.mark.timeout(900)
 def test_jupyter_starts_interrupts_and_stops_a_kernel_in_a_container(
     tmp_path: pathlib.Path, folder: pathlib.Path

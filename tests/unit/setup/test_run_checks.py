@@ -312,11 +312,13 @@ def test_an_interrupted_run_removes_its_simulators(tmp_path: pathlib.Path) -> No
 def test_a_run_with_all_includes_the_thorough_tests() -> None:
     commands = {step.name: with_thorough_tests(step).command for step in STEPS}
     assert commands["hardware"] == ("tests/setup/hardware.sh",)
-    node, jobs, health, machine, contract, newest = (
+    parts = ("node", "jobs", "health", "machine")
+    node, jobs, health, machine, contract, roles, newest = (
         commands[name][len(PYTEST) :]
-        for name in ("unit-node", "unit-jobs", "unit-health", "unit-machine", "contract", "tests-newest")
+        for name in (*(f"unit-{part}" for part in parts), "contract", "contract-roles", "tests-newest")
     )
-    assert contract == ("tests/contract", "--ignore=tests/contract/simulator", "--durations=25")
+    others = ("tests/contract/simulator", *roles[:-1])
+    assert contract == ("tests/contract", *(f"--ignore={path}" for path in others), "--durations=25")
     assert newest[:2] == ("tests/unit/plugins", "--ignore=tests/unit/plugins/module_utils/_node")
     assert node == (
         "tests/unit/plugins/module_utils/_node",
