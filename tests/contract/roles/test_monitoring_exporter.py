@@ -49,7 +49,6 @@ class Systemd:
         self.folder, self.log = folder, folder / "log"
         self.notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self.notify.bind(str(folder / "notify"))
-        self.notify.settimeout(10)
         self.kept: list[int] = []
 
     def start(self, port: int, old: bool = False) -> subprocess.Popen[bytes]:
@@ -72,6 +71,7 @@ class Systemd:
 
     def receive(self) -> list[str]:
         """Take a message of the service."""
+        assert select.select([self.notify], [], [], 10)[0], f"the service sends nothing: {self.log.read_text()}"
         message, handles, _flags, _address = socket.recv_fds(self.notify, 4096, 4)
         lines = message.decode().splitlines()
         if "FDSTOREREMOVE=1" in lines:
