@@ -14,6 +14,7 @@ import pathlib
 import re
 import shutil
 import signal
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -123,14 +124,21 @@ def uninterrupted(tmp_path: pathlib.Path, recipe: str, files: pathlib.Path, *wor
 
 
 @pytest.fixture
-def subscription(tmp_path: pathlib.Path) -> Iterator[Simulator]:
+def machines() -> Iterator[pathlib.Path]:
+    """The folder with the root folder of each node. The path of tmp_path can be too long for a service's socket."""
+    with tempfile.TemporaryDirectory(prefix="hpcai-", dir="/tmp") as name:
+        yield pathlib.Path(name)
+
+
+@pytest.fixture
+def subscription(machines: pathlib.Path) -> Iterator[Simulator]:
     """A simulated subscription with both nodes as spot machines. On each one, root's service reads its events."""
     with running(
         {"scale_sets": [{"name": "c", "capacity": 2, "instance_ids": [0, 1], "priority": "Spot"}]}
     ) as simulator:
         ended, services = threading.Event(), []
         for number in (0, 1):
-            root, header = Root(str(tmp_path / f"c-{number}")), {INSTANCE_HEADER: f"c_{number}"}
+            root, header = Root(str(machines / f"c-{number}")), {INSTANCE_HEADER: f"c_{number}"}
             service = Service(root, simulator.imds_endpoint, header)
             services.append(threading.Thread(target=service.serve, args=(2.0, ended.is_set)))
             services[-1].start()
@@ -143,11 +151,11 @@ def subscription(tmp_path: pathlib.Path) -> Iterator[Simulator]:
 @pytest.mark.thorough
 @pytest.mark.timeout(1800)
 def test_a_node_that_is_evicted_in_30_seconds_saves_and_publishes_before_and_the_training_goes_on(
-    tmp_path: pathlib.Path, files: pathlib.Path, account: Azurite, subscription: Simulator
+    tmp_path: pathlib.Path, files: pathlib.Path, account: Azurite, subscription: Simulator, machines: pathlib.Path
 ) -> None:
     job = framework_job(tmp_path, "fsdp", files)
     with_account(job)
-    job.environment["EVENTS"] = str(tmp_path)
+    job.environment["EVENTS"] = str(machines)
     job.render(str(tmp_path / "@NODE@/run"), "--store", f"{account.url}/checkpoints/fsdp")
     process = job.start()
     marker = tmp_path / f"c-1/run/step{SAVE_EVERY}/.complete"
