@@ -31,8 +31,11 @@ pytestmark = [
 NODES, HOURS, EVERY_S = 600, 6, 60
 EACH = 8
 """GPUs and InfiniBand ports of a node."""
-LIMIT_S = 5.0
-"""CPU seconds of Prometheus and the browser together: other work on the machine does not change them much."""
+FEW_NODES = 60
+MOST_TIMES = 15
+"""A page about 600 nodes may take so many times the CPU time of one about 60. Seconds depend on the machine: those of a
+quiet one are in docs/evidence.md.
+"""
 RARE = 20
 """One of so many nodes has errors of its ports."""
 JOB = 117
@@ -66,13 +69,13 @@ def moments(now: int) -> range:
     return range(now - HOURS * 3600, now + 1, EVERY_S)
 
 
-def states(now: int, out: int) -> Iterator[str]:
+def states(now: int, nodes: int, out: int) -> Iterator[str]:
     """The nodes' states, and drained nodes."""
     yield "# TYPE hpcai_slurm_nodes gauge"
     for moment in moments(now):
         drained = out * (moment - now + HOURS * 3600) // (HOURS * 3600)
         for state in STATES:
-            count = {"drained": drained, "allocated": NODES - drained}.get(state, 0)
+            count = {"drained": drained, "allocated": nodes - drained}.get(state, 0)
             yield f'hpcai_slurm_nodes{{set="compute",state="{state}"}} {count} {moment}'
     yield "# TYPE hpcai_slurm_node_out gauge"
     for number in range(out):
@@ -83,10 +86,10 @@ def states(now: int, out: int) -> Iterator[str]:
         yield f'hpcai_slurm_node_out_since_seconds{{instance="ctl",node="compute-{number}"}} {now - 60 * number} {now}'
 
 
-def health(now: int, out: int) -> Iterator[str]:
+def health(now: int, nodes: int, out: int) -> Iterator[str]:
     """The newest health checks."""
     yield "# TYPE hpcai_health_check_verdict gauge"
-    for number in range(NODES):
+    for number in range(nodes):
         for check in NAMES:
             verdict = "fail" if (check, number < out) == ("gpu_count", True) else "pass"
             labels = f'instance="compute-{number}",tier="periodic",check="{check}",verdict="{verdict}"'
@@ -96,7 +99,7 @@ def health(now: int, out: int) -> Iterator[str]:
         ("hpcai_health_run_seconds", "prolog", 2),
     ):
         yield f"# TYPE {name} gauge"
-        for number in range(NODES):
+        for number in range(nodes):
             yield f'{name}{{instance="compute-{number}",tier="{tier}"}} {value} {now}'
 
 
@@ -119,9 +122,9 @@ def series(
         yield "\n".join([head + stamp for stamp in stamps])
 
 
-def devices(now: int) -> Iterator[str]:
+def devices(now: int, count: int) -> Iterator[str]:
     """GPUs, InfiniBand ports, and a job that has all GPUs, in all hours."""
-    nodes = [f'instance="compute-{number}",node="compute-{number}"' for number in range(NODES)]
+    nodes = [f'instance="compute-{number}",node="compute-{number}"' for number in range(count)]
     gpus = [f'{node},gpu="{gpu}"' for node in nodes for gpu in range(EACH)]
     ports = [f'{node},device="mlx5_ib{port}",port="1"' for node in nodes for port in range(EACH)]
     yield from series(now, "DCGM_FI_DEV_GPU_UTIL", gpus, lambda minute: minute * 37 % 100)
@@ -151,34 +154,45 @@ def cpu_seconds() -> dict[int, float]:
     return found
 
 
-def store(folder: pathlib.Path, now: int, out: int = NODES) -> None:
+def store(folder: pathlib.Path, now: int, out: int = NODES, nodes: int = NODES) -> None:
     """Store metrics as Prometheus' data.
 
     :param out: how many nodes are drained.
     """
     source = folder / "metrics.txt"
     with source.open("w", encoding="ascii") as file:
-        for part in (states(now, out), health(now, out), devices(now), ["# EOF"]):
+        for part in (states(now, nodes, out), health(now, nodes, out), devices(now, nodes), ["# EOF"]):
             file.writelines(f"{line}\n" for line in part)
     words = [str(PROMTOOL), "tsdb", "create-blocks-from", "--max-block-duration=12h", "openmetrics", str(source)]
     subprocess.run([*words, str(folder / "data")], check=True, capture_output=True)
     source.unlink()
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+@contextlib.contextmanager
+def monitored(folder: pathlib.Path, nodes: int) -> Iterator[Server]:
     """Prometheus with the metrics of now, which it finds for half an hour: this machine may be busy."""
-    folder = tmp_path_factory.mktemp("large")
-    store(folder, int(time.time()))
+    store(folder, int(time.time()), nodes, nodes)
     lookback = "--query.lookback-delta=30m"
     with prometheus(folder, "global: {}\n", free_port(), options=[lookback]) as running:
         yield running
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_a_page_about_600_nodes_takes_at_most_five_seconds(
-    server: Server, page: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """The monitor of 600 nodes."""
+    with monitored(tmp_path_factory.mktemp("large"), NODES) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """The monitor of 60 nodes."""
+    with monitored(tmp_path_factory.mktemp("small"), FEW_NODES) as running:
+        yield running
+
+
+def opened(server: Server, page: str) -> tuple[float, dict[str, int], list[str]]:
+    """The CPU seconds of Prometheus and the browser for a page, the numbers of its elements, and views that failed."""
     with chromium.browser() as tab:
         # The first page also starts the browser.
         tab.open(f"{server.url}/consoles/hpcai.html", 1400, 1000)
@@ -191,8 +205,17 @@ def test_a_page_about_600_nodes_takes_at_most_five_seconds(
             for what in SHOWN.get(page, {})
         }
         failed = tab.run("[...document.querySelectorAll('[data-state=failed]')].map(one => one.textContent)")
+    return took, shown, failed
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_time_of_a_page_grows_at_most_with_the_number_of_nodes(
+    server: Server, small: Server, page: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    few, _shown, _failed = opened(small, page)
+    took, shown, failed = opened(server, page)
     with capsys.disabled():
-        print(f"\npage {page}: {took:.2f} CPU seconds, {shown}")
+        print(f"\npage {page}: {took:.2f} CPU seconds, with {FEW_NODES} nodes {few:.2f}; {shown}")
     assert not failed
     assert all(shown[what] >= least for what, least in SHOWN.get(page, {}).items()), shown
-    assert took < LIMIT_S
+    assert took < MOST_TIMES * few
