@@ -49,9 +49,9 @@ def run(reader: Reader, text: str) -> str:
 
 
 def test_the_readme_names_what_is_run_here() -> None:
-    assert JOB in SECTION
     assert "`training`" in SECTION
     assert "ansible-playbook site.yml" in RUN
+    assert JOB in RUN
 
 
 def test_the_commands_make_a_repository(reader: Reader) -> None:
@@ -81,11 +81,11 @@ def test_the_playbook_configures_the_machines(reader: Reader) -> None:
         target.write_text(yaml.safe_dump(kept), encoding="utf-8")
     shown = run(reader, RUN)
     assert all(f"@hpcai_{name}:" in shown for name in ("controller", "login", "compute")), shown
+    assert {*shown.partition(" | CHANGED | rc=0 >>\n")[2].split()} == {"compute000000", "compute000002"}, shown
 
 
-def test_a_job_runs_from_the_login_node(reader: Reader) -> None:
-    names = reader.cluster.ssh(reader.address_of("login"), f"sinfo >/dev/null && {JOB}").split()
-    assert len(names) == len(set(names)) == 2
+def test_sinfo_shows_the_nodes_that_the_set_may_get_later(reader: Reader) -> None:
+    assert " down~ compute-" in reader.cluster.ssh(reader.address_of("login"), "sinfo")
 
 
 def test_a_second_run_changes_nothing(reader: Reader) -> None:
