@@ -104,6 +104,7 @@ DAMAGES = [
 
 
 @pytest.mark.thorough
+@pytest.mark.timeout(900)
 def test_the_module_is_sent_only_if_it_has_something_to_do(tmp_path: pathlib.Path) -> None:
     """Ansible's output names the module file that it uses; if there is none, the node's hpcnode has answered."""
     if os.geteuid():
