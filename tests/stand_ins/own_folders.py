@@ -54,7 +54,7 @@ def ansible_playbook(folder: pathlib.Path, *arguments: str) -> subprocess.Comple
         },
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=800,
         check=False,
     )
     if done.returncode == 77:
