@@ -154,7 +154,7 @@ def cpu_seconds() -> dict[int, float]:
     return found
 
 
-def store(folder: pathlib.Path, now: int, out: int = NODES, nodes: int = NODES) -> None:
+def store(folder: pathlib.Path, now: int, nodes: int, out: int) -> None:
     """Store metrics as Prometheus' data.
 
     :param out: how many nodes are drained.

@@ -53,8 +53,8 @@ _MOST_SILENT = 256
 _QUEUE = 32
 """How many connections the kernel keeps until they are accepted."""
 _PAUSE = 20
-"""After a refusal, in times of the CPU time that it took: a flood then takes less than 5 % of a CPU, also of a slow or
-busy one. The service may take 10 % on a node."""
+"""After refusals, in times of the CPU time that they took: a flood then takes about 5 % of a CPU, also of a slow one
+(measured). The service may take 10 % on a node. Messages are not counted, so they cannot make the pause long."""
 _LONGEST_CHAIN = 64
 
 
@@ -210,7 +210,6 @@ def receive(
     senders = _Senders()
     try:
         while not ended() and (now := time.monotonic()) < until:
-            used = time.thread_time()
             senders.close_silent(now)
             # A second is also how long ``ended`` is not asked. The listener is the last: it may close the others.
             for ready in select.select([*senders.open, listener], [], [], min(until - now, 1.0))[0]:
@@ -218,7 +217,9 @@ def receive(
                     if ready is not listener:
                         with ready:
                             _answer(ready, senders.open.pop(ready), progress, job_of)
-                    elif senders.accept(listener, time.monotonic()):
+                        continue
+                    used = time.thread_time()
+                    if senders.accept(listener, time.monotonic()):
                         time.sleep(_PAUSE * (time.thread_time() - used))
     finally:
         senders.close_silent(math.inf)
